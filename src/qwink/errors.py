@@ -1,0 +1,69 @@
+"""Everything qwink raises on purpose.
+
+QwinkError
+├── ImageError            the picture cannot be used
+│   ├── ImageTooLarge     more pixels than the limit
+│   └── FetchError        the picture could not be fetched
+├── CheckpointError       a checkpoint folder is missing something, damaged or of another kind
+├── ArtifactError         an artifact folder does not load, or could not be written
+├── ModelNotFound         a model reference leads nowhere
+├── PromptError           the conversation cannot be turned into a prompt
+│   └── ContextOverflow   more tokens than the context holds
+├── OptionError           an option's value is out of range or cannot be honoured (a ValueError)
+└── GenerationError       the model produced something that is not a number
+
+Each message names the cause and the way out, in one line.
+"""
+
+from __future__ import annotations
+
+
+class QwinkError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ImageError(QwinkError):
+    """The picture cannot be used."""
+
+
+class ImageTooLarge(ImageError):
+    """The picture has more pixels than the limit."""
+
+
+class FetchError(ImageError):
+    """The picture could not be fetched."""
+
+
+class CheckpointError(QwinkError):
+    """A checkpoint folder is missing something, damaged or of another kind."""
+
+
+class ArtifactError(QwinkError):
+    """An artifact folder does not load, or could not be written."""
+
+
+class ModelNotFound(QwinkError):
+    """A model reference leads nowhere."""
+
+
+class PromptError(QwinkError):
+    """The conversation cannot be turned into a prompt."""
+
+
+class ContextOverflow(PromptError):
+    """The prompt has more tokens than the context holds."""
+
+    def __init__(self, num_tokens: int, limit: int) -> None:
+        self.num_tokens, self.limit = num_tokens, limit
+        super().__init__(
+            f"the prompt has {num_tokens} tokens but only {limit} fit; "
+            "shorten the text, use fewer pictures or a smaller budget (max_pixels)"
+        )
+
+
+class OptionError(QwinkError, ValueError):
+    """An option's value is out of range or cannot be honoured."""
+
+
+class GenerationError(QwinkError):
+    """The model produced something that is not a number."""

@@ -1,0 +1,191 @@
+"""The nouns everyone shares. This module imports nothing of qwink.
+
+Arrays are NumPy; shapes use: H, W pixels; P patches; V visual tokens (P / 4); D hidden size of
+the text model; S tokens of a prompt.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import PIL.Image
+
+Task = Literal["auto", "ocr", "document", "describe", "locate", "frame"]
+TASKS: tuple[Task, ...] = ("auto", "ocr", "document", "describe", "locate", "frame")
+
+FinishReason = Literal["stop", "length", "repetition"]
+Origin = Literal["computed", "reused", "absent"]
+Stage = Literal["fetch", "decode", "resize", "encode", "prefill", "generate"]
+STAGES: tuple[Stage, ...] = ("fetch", "decode", "resize", "encode", "prefill", "generate")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """A decoded image: upright, RGB.
+
+    `size` and `original_size` are (width, height) in pixels, upright. They differ when the JPEG
+    decoder already scaled down. `key` is the SHA-256 of what the pixels were decoded from.
+    """
+
+    pixels: NDArray[np.uint8]  # [H, W, 3]
+    key: str
+    original_size: tuple[int, int]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grid:
+    """Patches of an image along time, height and width; (1, 28, 28) for 448×448 px."""
+
+    t: int
+    h: int
+    w: int
+
+    @property
+    def num_patches(self) -> int:
+        return self.t * self.h * self.w
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patches:
+    """An image cut into patches, ready for the vision encoder.
+
+    `pixels` holds one patch a row, channel first within the patch, patches in the order in which
+    the encoder merges them: each 2×2 block's four patches follow each other.
+    `key` names picture, decoded size, resized grid and filter: all that determines `pixels`.
+    """
+
+    pixels: NDArray[np.uint8]  # [P, 3 * patch * patch]
+    grid: Grid
+    key: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedImage:
+    """What the vision encoder makes of an image. Immutable; accepted wherever an image is."""
+
+    embeds: NDArray[np.float32]  # [V, D]
+    deepstack: NDArray[np.float32]  # [num taps, V, D]
+    grid: Grid
+    key: str  # the patches' key and the artifact's id
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.embeds.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        return self.embeds.nbytes + self.deepstack.nbytes
+
+
+ImageSource = (
+    str | os.PathLike[str] | bytes | NDArray[np.uint8] | Picture | EncodedImage | "PIL.Image.Image"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpan:
+    """Where an image's tokens sit in a prompt: `start` ≤ index < `start + length`."""
+
+    start: int
+    length: int
+    grid: Grid
+    key: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """Token ids, where images sit, and M-RoPE positions (time, height, width) per token."""
+
+    ids: NDArray[np.int64]  # [S]
+    images: tuple[ImageSpan, ...]
+    positions: NDArray[np.int64]  # [3, S]
+    next_position: int  # of the first generated token, on all three axes
+
+    def __len__(self) -> int:
+        return int(self.ids.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation. `content` mixes texts and images in reading order."""
+
+    role: Literal["system", "user", "assistant"]
+    content: tuple[Any, ...]  # str | ImageSource, in order
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen. Temperature 0 is greedy.
+
+    `repetition_penalty` follows CTRL (Keskar et al., 2019); presence and frequency penalties
+    follow OpenAI's API reference and count generated tokens only.
+    """
+
+    max_tokens: int = 512
+    temperature: float = 0.0
+    top_k: int = 0  # 0: off
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where the time went, in milliseconds. Stages that did not happen are 0 and 'absent'."""
+
+    queue_ms: float = 0.0
+    fetch_ms: float = 0.0
+    decode_ms: float = 0.0
+    resize_ms: float = 0.0
+    encode_ms: float = 0.0
+    prefill_ms: float = 0.0
+    generate_ms: float = 0.0
+    total_ms: float = 0.0
+    first_token_ms: float = 0.0
+    origins: dict[Stage, Origin] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # why a budget was chosen, what was reused
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts. `cached_tokens` of the prompt had their KV reused."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    image_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A whole answer."""
+
+    text: str
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    model: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One piece of a streamed answer; the last one carries the whole `result`."""
+
+    text: str
+    result: Result | None = None
