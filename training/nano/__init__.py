@@ -1,0 +1,1 @@
+"""Nano: a tiny Qwen3-VL model trained on synthetic pictures."""
