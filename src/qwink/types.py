@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +88,9 @@ class EncodedImage:
         return self.embeds.nbytes + self.deepstack.nbytes
 
 
-ImageSource = (
-    str | os.PathLike[str] | bytes | NDArray[np.uint8] | Picture | EncodedImage | "PIL.Image.Image"
+# What a user may give as an image; a string is a path or a data URL.
+ImageSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | NDArray[np.uint8] | Picture | EncodedImage | PIL.Image.Image"
 )
 
 

@@ -1,0 +1,231 @@
+"""The CPU engine on ONNX Runtime: an artifact's graphs, resident, with the KV cache in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from qwink.engine.threads import physical_cores
+from qwink.errors import ArtifactError
+from qwink.model.artifact import Artifact, table_rows
+from qwink.model.config import ModelConfig
+from qwink.model.rope import interpolate_positions, rope_table, vision_rope
+from qwink.types import EncodedImage, Grid, Patches, Prompt
+
+Float = NDArray[np.float32]
+
+MAX_KNOWN_GRIDS = 16  # position tables kept; 3 MB each for 448×448 px at the 2B's size
+
+
+class OnnxCache:
+    """Keys and values, [slots, KV heads, capacity, head_dim] for each layer.
+
+    Fresh pages cost nothing until tokens are written to them: capacity is an upper bound, not a
+    price. Neighbouring slots are one contiguous batch, which graphs read and extend in place.
+    """
+
+    def __init__(self, config: ModelConfig, num_slots: int, capacity: int) -> None:
+        text = config.text
+        self.num_slots, self.capacity = num_slots, capacity
+        self.bytes_per_token = 2 * text.num_layers * text.num_kv_heads * text.head_dim * 4
+        shape = (text.num_layers, 2, num_slots, text.num_kv_heads, capacity, text.head_dim)
+        self._data = np.zeros(shape, np.float32)
+        # Binding a hundred tensors costs as much as a layer, so bindings are kept per batch.
+        self._bindings: dict[tuple[int, int, int], ort.IOBinding] = {}
+
+    def binding(self, session: ort.InferenceSession, first: int, count: int) -> ort.IOBinding:
+        """A binding of `session` whose past and present are slots `first` to `first + count`."""
+        key = (id(session), first, count)
+        if key not in self._bindings:
+            binding = session.io_binding()
+            for layer, pair in enumerate(self._data):
+                for name, tensor in zip(("key", "value"), pair, strict=True):
+                    batch = tensor[first : first + count]
+                    place = ("cpu", 0, np.float32, batch.shape, batch.ctypes.data)
+                    binding.bind_input(f"past_{name}_{layer}", *place)
+                    binding.bind_output(f"present_{name}_{layer}", *place)
+            self._bindings[key] = binding
+        return self._bindings[key]
+
+    def copy(self, source: int, target: int, num_tokens: int) -> None:
+        """Overwrite the first tokens of slot `target` with those of slot `source`."""
+        self._data[:, :, target, :, :num_tokens] = self._data[:, :, source, :, :num_tokens]
+
+    def read(self, slot: int, num_tokens: int) -> Float:
+        """A copy of a slot's first tokens: [layers, 2, KV heads, tokens, head_dim]."""
+        return self._data[:, :, slot, :, :num_tokens].copy()
+
+    def write(self, slot: int, values: Float) -> None:
+        """Put what `read` gave at the start of a slot."""
+        self._data[:, :, slot, :, : values.shape[3]] = values
+
+
+class OnnxEngine:
+    """Runs one artifact. `threads` is the number of threads of one computation."""
+
+    def __init__(self, artifact: Artifact, threads: int | None = None) -> None:
+        """Raises ArtifactError when a graph does not load."""
+        self._artifact = artifact
+        self.config = artifact.config
+        self.threads = threads or physical_cores()
+        files = {part: artifact.graph(part) for part in ("vision", "prefill", "decode", "head")}
+        distinct = sorted(set(files.values()))
+        with ThreadPoolExecutor(len(distinct)) as pool:  # creation is mostly prepacking weights
+            sessions = dict(zip(distinct, pool.map(self._session, distinct), strict=True))
+        self._vision, self._prefill, self._decode, self._head = (
+            sessions[files[part]] for part in ("vision", "prefill", "decode", "head")
+        )
+        inputs = {value.name for value in self._decode.get_inputs()}
+        self._decode_takes_deepstack = "deepstack" in inputs
+        self._embedding = artifact.table(artifact.manifest.embedding)
+        positions = artifact.table(artifact.manifest.positions)
+        self._position_table = table_rows(positions, np.arange(positions.shape[0]))
+        self._grids: dict[Grid, dict[str, Float]] = {}
+        self._text_rope = self._rope(np.arange(0))
+
+    @property
+    def artifact_id(self) -> str:
+        return self._artifact.manifest.id
+
+    def _session(self, path: Path) -> ort.InferenceSession:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.log_severity_level = 3
+        try:
+            return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime raises a type of its own for each status code
+            reason = str(error).splitlines()[0]
+            raise ArtifactError(f"{path}: onnxruntime cannot load it: {reason}") from error
+
+    def encode(self, patches: Patches) -> EncodedImage:
+        """Run the vision encoder over one image; a video's frames attend each to itself."""
+        grid = patches.grid
+        frames = patches.pixels.reshape(grid.t, grid.h * grid.w, -1)
+        names = ["embeds"] + ["deepstack"] * bool(self.config.vision.deepstack_layers)
+        results = self._vision.run(names, {"patches": frames, **self._grid_tables(grid)})
+        embeds = results[0]  # [V, D]
+        empty = np.zeros((0, *embeds.shape), np.float32)
+        deepstack = results[1] if len(results) > 1 else empty
+        for array in (embeds, deepstack):
+            array.flags.writeable = False
+        return EncodedImage(embeds, deepstack, grid, f"{patches.key}-{self.artifact_id[:16]}")
+
+    def _grid_tables(self, grid: Grid) -> dict[str, Float]:
+        """Positions and rotations for one frame of `grid`; made once for each recent grid."""
+        frame = Grid(1, grid.h, grid.w)
+        if frame not in self._grids:
+            vision = self.config.vision
+            cos, sin = vision_rope(frame, vision.head_dim, vision.rope_theta, vision.merge_size)
+            positions = interpolate_positions(self._position_table, frame, vision.merge_size)
+            while len(self._grids) >= MAX_KNOWN_GRIDS:
+                del self._grids[next(iter(self._grids))]
+            self._grids[frame] = {"positions": positions, "cos": cos, "sin": sin}
+        return self._grids[frame]
+
+    def open_cache(self, num_slots: int, capacity: int) -> OnnxCache:
+        """Slots for `num_slots` sequences of up to `capacity` tokens."""
+        if capacity > self._text_rope[0].shape[0]:
+            self._text_rope = self._rope(np.arange(capacity))
+        return OnnxCache(self.config, num_slots, capacity)
+
+    def _rope(self, positions: NDArray[np.int64]) -> tuple[Float, Float]:
+        """Rotation tables for positions [S] (text) or [3, S]."""
+        text = self.config.text
+        axes = np.broadcast_to(positions, (3, positions.shape[-1]))
+        return rope_table(axes, text.head_dim, text.rope_theta, text.mrope_section)
+
+    def prefill(
+        self,
+        cache: OnnxCache,
+        slot: int,
+        prompt: Prompt,
+        images: Mapping[str, EncodedImage],
+        start: int,
+        stop: int,
+    ) -> Float:
+        """Run tokens `start` to `stop` into `slot`. Returns the last one's hidden state [D]."""
+        return self.hidden_states(cache, slot, prompt, images, start, stop, [stop - start - 1])[0]
+
+    def hidden_states(
+        self,
+        cache: OnnxCache,
+        slot: int,
+        prompt: Prompt,
+        images: Mapping[str, EncodedImage],
+        start: int,
+        stop: int,
+        select: Sequence[int],
+    ) -> Float:
+        """As `prefill`, but returns the tokens `select` of the chunk: [len(select), D]."""
+        num_taps = len(self.config.vision.deepstack_layers)
+        embeds = table_rows(self._embedding, prompt.ids[start:stop])  # [S, D]
+        deepstack = np.zeros((num_taps, *embeds.shape), np.float32)
+        for span in prompt.images:
+            low, high = max(start, span.start), min(stop, span.start + span.length)
+            if low < high:
+                image = images[span.key]
+                target = slice(low - start, high - start)
+                source = slice(low - span.start, high - span.start)
+                embeds[target] = image.embeds[source]
+                deepstack[:, target] = image.deepstack[:, source]
+        binding = cache.binding(self._prefill, slot, 1)
+        if num_taps:
+            binding.bind_cpu_input("deepstack", deepstack)
+        # Rows before `start` go unread, but the operator wants a row for each token in the cache.
+        cos, sin = self._rope(prompt.positions[:, :stop])
+        rows = np.arange(start, stop)[None]
+        return self._step(self._prefill, binding, embeds[None], [stop], select, rows, cos, sin)
+
+    def decode(
+        self,
+        cache: OnnxCache,
+        first_slot: int,
+        ids: Sequence[int],
+        lengths: Sequence[int],
+        positions: Sequence[int],
+    ) -> Float:
+        """One token for each of neighbouring slots. Returns logits [B, vocab]."""
+        batch = len(ids)
+        embeds = table_rows(self._embedding, np.asarray(ids, np.int64))  # [B, D]
+        binding = cache.binding(self._decode, first_slot, batch)
+        if self._decode_takes_deepstack:
+            num_taps = len(self.config.vision.deepstack_layers)
+            binding.bind_cpu_input("deepstack", np.zeros((num_taps, *embeds.shape), np.float32))
+        rows = np.asarray(positions, np.int64)[:, None]  # a text token's position is its row
+        totals = [length + 1 for length in lengths]
+        hidden = self._step(
+            self._decode, binding, embeds[:, None], totals, range(batch), rows, *self._text_rope
+        )
+        return self.logits(hidden)
+
+    def _step(
+        self,
+        session: ort.InferenceSession,
+        binding: ort.IOBinding,
+        embeds: Float,
+        totals: Sequence[int],
+        select: Sequence[int],
+        rows: NDArray[np.int64],
+        cos: Float,
+        sin: Float,
+    ) -> Float:
+        """embeds [B, S, D]; `totals` [B] are the lengths after the step. Returns [L, D]."""
+        binding.bind_cpu_input("embeds", embeds)
+        binding.bind_cpu_input("select", np.asarray(select, np.int64))
+        binding.bind_cpu_input("lengths", np.asarray(totals, np.int32) - 1)
+        binding.bind_cpu_input("total", np.asarray(max(totals), np.int32))
+        binding.bind_cpu_input("rows", rows)
+        binding.bind_cpu_input("cos", cos)
+        binding.bind_cpu_input("sin", sin)
+        binding.bind_output("hidden")
+        session.run_with_iobinding(binding)
+        return binding.get_outputs()[-1].numpy()
+
+    def logits(self, hidden: Float) -> Float:
+        """Final norm and LM head: [L, D] → [L, vocab]."""
+        return self._head.run(["logits"], {"hidden": hidden})[0]

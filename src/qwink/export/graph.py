@@ -1,0 +1,128 @@
+"""A thin ONNX graph builder: named nodes in, one .onnx file plus one file of raw tensors out.
+
+It knows nothing of models. Large tensors go straight to disk as they come, so that a graph of
+gigabytes is built with the memory of its largest tensor.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+MICROSOFT = "com.microsoft"
+OPSET = 21
+IR_VERSION = 10
+ALIGNMENT = 4096  # a page, so that onnxruntime can map the tensor
+INLINE_BYTES = 1024  # smaller tensors live in the graph itself
+
+
+class WeightFile:
+    """A file of raw tensors, written one after the other, each at a page boundary."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO = path.open("wb")
+
+    def append(self, array: NDArray[Any]) -> tuple[int, int]:
+        """Write `array` in C order. Returns (offset, length) in bytes."""
+        offset = -(-self._file.tell() // ALIGNMENT) * ALIGNMENT
+        self._file.seek(offset)
+        data = np.ascontiguousarray(array)
+        self._file.write(data.data.cast("B") if data.size else b"")
+        return offset, data.nbytes
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Graph:
+    """Nodes of one graph in the making. Values are referred to by name."""
+
+    def __init__(self, name: str, weights: WeightFile) -> None:
+        self._name = name
+        self._weights = weights
+        self._nodes: list[onnx.NodeProto] = []
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._outputs: list[onnx.ValueInfoProto] = []
+        self._initializers: list[TensorProto] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._count = 0
+
+    def _unique(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}_{self._count}"
+
+    def input(self, name: str, dtype: Any, shape: list[int | str]) -> str:
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        return name
+
+    def output(self, value: str, name: str, dtype: Any, shape: list[int | str]) -> None:
+        """Give `value` out under `name`; nodes that already carry that name need no copy."""
+        if value != name:
+            self._nodes.append(helper.make_node("Identity", [value], [name], name=f"out_{name}"))
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._outputs.append(helper.make_tensor_value_info(name, kind, shape))
+
+    def constant(self, array: Any, dtype: Any = None) -> str:
+        """A small tensor inside the graph; equal ones are shared."""
+        data = np.asarray(array, dtype=dtype)
+        key = (data.dtype.str, data.shape, data.tobytes())
+        if key not in self._constants:
+            name = self._constants[key] = self._unique("const")
+            self._initializers.append(numpy_helper.from_array(data, name))
+        return self._constants[key]
+
+    def weight(self, array: NDArray[Any], stem: str) -> str:
+        """A tensor of the model, in the weight file unless it is small."""
+        name = self._unique(stem)
+        if array.nbytes <= INLINE_BYTES:
+            self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+            return name
+        offset, length = self._weights.append(array)
+        tensor = TensorProto(
+            name=name,
+            dims=array.shape,
+            data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
+            data_location=TensorProto.EXTERNAL,
+        )
+        for key, value in (
+            ("location", self._weights.path.name),
+            ("offset", str(offset)),
+            ("length", str(length)),
+        ):
+            tensor.external_data.add(key=key, value=value)
+        self._initializers.append(tensor)
+        return name
+
+    def node(
+        self, op: str, inputs: list[str], *, domain: str = "", out: str | None = None, **attrs: Any
+    ) -> str:
+        """Add a node with one output; returns the output's name."""
+        return self.nodes(op, inputs, [out or self._unique(op)], domain=domain, **attrs)[0]
+
+    def nodes(
+        self, op: str, inputs: list[str], outputs: list[str], *, domain: str = "", **attrs: Any
+    ) -> list[str]:
+        """Add a node whose outputs are named; an empty name means that it is not wanted."""
+        name = self._unique(f"n_{op}")
+        self._nodes.append(helper.make_node(op, inputs, outputs, name=name, domain=domain, **attrs))
+        return outputs
+
+    def fresh(self, stem: str) -> str:
+        """A value name not used so far."""
+        return self._unique(stem)
+
+    def save(self, path: Path) -> None:
+        graph = helper.make_graph(
+            self._nodes, self._name, self._inputs, self._outputs, self._initializers
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+        model.producer_name = "qwink"
+        path.write_bytes(model.SerializeToString())
