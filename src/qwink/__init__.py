@@ -1,3 +1,71 @@
-"""qwink answers questions about images in a wink, on hardware people already own."""
+"""qwink answers questions about images in a wink, on hardware people already own.
+
+import qwink
+
+vlm = qwink.load("nano")
+result = vlm.ask("receipt.jpg", "What is the total?")
+print(result.text, result.timings.first_token_ms)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qwink.errors import QwinkError
+    from qwink.runtime.models import load
+    from qwink.runtime.vlm import VLM, Conversation
+    from qwink.types import (
+        EncodedImage,
+        Event,
+        Message,
+        Picture,
+        Result,
+        SamplingParams,
+        Timings,
+        Usage,
+    )
 
 __version__ = "0.1.0.dev0"
+
+# Where each name lives. Loaded on first use, so that `import qwink` costs next to nothing.
+_HOMES = {
+    "Conversation": "qwink.runtime.vlm",
+    "EncodedImage": "qwink.types",
+    "Event": "qwink.types",
+    "Message": "qwink.types",
+    "Picture": "qwink.types",
+    "QwinkError": "qwink.errors",
+    "Result": "qwink.types",
+    "SamplingParams": "qwink.types",
+    "Timings": "qwink.types",
+    "Usage": "qwink.types",
+    "VLM": "qwink.runtime.vlm",
+    "load": "qwink.runtime.models",
+}
+
+__all__ = [
+    "VLM",
+    "Conversation",
+    "EncodedImage",
+    "Event",
+    "Message",
+    "Picture",
+    "QwinkError",
+    "Result",
+    "SamplingParams",
+    "Timings",
+    "Usage",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'qwink' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -78,3 +78,8 @@ class Engine(Protocol):
 
     def logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """Final norm and LM head: [L, D] → [L, vocab]."""
+
+
+def image_key(patches_key: str, artifact_id: str) -> str:
+    """The key of an encoded image: all that determines the patches, and the encoder."""
+    return f"{patches_key}-{artifact_id[:16]}"

@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from qwink.engine.base import image_key
 from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
 from qwink.model.artifact import Artifact, table_rows
@@ -113,7 +114,7 @@ class OnnxEngine:
         deepstack = results[1] if len(results) > 1 else empty
         for array in (embeds, deepstack):
             array.flags.writeable = False
-        return EncodedImage(embeds, deepstack, grid, f"{patches.key}-{self.artifact_id[:16]}")
+        return EncodedImage(embeds, deepstack, grid, image_key(patches.key, self.artifact_id))
 
     def _grid_tables(self, grid: Grid) -> dict[str, Float]:
         """Positions and rotations for one frame of `grid`; made once for each recent grid."""
@@ -149,7 +150,9 @@ class OnnxEngine:
         stop: int,
     ) -> Float:
         """Run tokens `start` to `stop` into `slot`. Returns the last one's hidden state [D]."""
-        return self.hidden_states(cache, slot, prompt, images, start, stop, [stop - start - 1])[0]
+        last = [stop - start - 1]
+        hidden: Float = self.hidden_states(cache, slot, prompt, images, start, stop, last)[0]
+        return hidden
 
     def hidden_states(
         self,
@@ -224,8 +227,10 @@ class OnnxEngine:
         binding.bind_cpu_input("sin", sin)
         binding.bind_output("hidden")
         session.run_with_iobinding(binding)
-        return binding.get_outputs()[-1].numpy()
+        hidden: Float = binding.get_outputs()[-1].numpy()  # bound last
+        return hidden
 
     def logits(self, hidden: Float) -> Float:
         """Final norm and LM head: [L, D] → [L, vocab]."""
-        return self._head.run(["logits"], {"hidden": hidden})[0]
+        logits: Float = self._head.run(["logits"], {"hidden": hidden})[0]
+        return logits

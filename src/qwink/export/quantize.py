@@ -105,4 +105,5 @@ def dequantize_blocks(
     else:
         values = packed
     weight = (values.astype(np.float32) - 2 ** (bits - 1)) * scales[..., None]
-    return weight.reshape(packed.shape[0], -1)[:, :num_inputs]
+    flat: Float = weight.reshape(packed.shape[0], -1)
+    return flat[:, :num_inputs]

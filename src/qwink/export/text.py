@@ -112,7 +112,7 @@ def build_text(
             for h, n in ((q, "q_norm"), (k, "k_norm"))
         )
         v = graph.node("Reshape", [v, as_batch])
-        cache = ["B", text.num_kv_heads, "M", d]
+        cache: list[int | str] = ["B", text.num_kv_heads, "M", d]
         past = [graph.input(f"past_{s}_{layer}", np.float32, cache) for s in ("key", "value")]
         present = [f"present_{s}_{layer}" for s in ("key", "value")]
         attended = graph.nodes(

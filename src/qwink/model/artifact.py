@@ -138,7 +138,8 @@ def table_rows(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.float
     """Rows of a mapped table [N, D] as float32 [len(rows), D]; bfloat16 widened exactly."""
     values = table[rows]
     if values.dtype == np.uint16:
-        return np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
+        widened: NDArray[np.float32] = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
+        return widened
     return values.astype(np.float32)
 
 

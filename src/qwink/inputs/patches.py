@@ -1,0 +1,103 @@
+"""Pictures into patches: one resample, one permutation.
+
+What makes the pixels of a patch goes into its key; raise PREPROCESSING_VERSION when that changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal, get_args
+
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from qwink.errors import OptionError
+from qwink.types import Grid, Patches, Picture
+
+PREPROCESSING_VERSION = 1
+
+Resample = Literal["box", "bilinear", "bicubic", "lanczos"]
+RESAMPLES: tuple[Resample, ...] = get_args(Resample)
+
+_PILLOW = {
+    "box": PIL.Image.Resampling.BOX,
+    "bilinear": PIL.Image.Resampling.BILINEAR,
+    "bicubic": PIL.Image.Resampling.BICUBIC,
+    "lanczos": PIL.Image.Resampling.LANCZOS,
+}
+
+
+def prepare(
+    picture: Picture,
+    size: tuple[int, int],
+    resample: Resample = "bicubic",
+    patch_size: int = 16,
+    merge_size: int = 2,
+) -> Patches:
+    """Resize to `size` (width, height) and cut into patches.
+
+    Raises OptionError as `resize` and `patchify` do.
+    """
+    pixels, grid = patchify(resize(picture, size, resample), patch_size, merge_size)
+    key = patches_key(picture, size, resample, patch_size, merge_size)
+    return Patches(pixels, grid, key)
+
+
+def patches_key(
+    picture: Picture,
+    size: tuple[int, int],
+    resample: Resample = "bicubic",
+    patch_size: int = 16,
+    merge_size: int = 2,
+) -> str:
+    """SHA-256 in hex of all that determines the patches, without making them.
+
+    The decoded size counts: a JPEG decoded at a quarter gives slightly other pixels.
+    """
+    decoded, resized = picture.size, (int(size[0]), int(size[1]))
+    what = (picture.key, decoded, resized, resample, patch_size, merge_size, PREPROCESSING_VERSION)
+    return hashlib.sha256(f"qwink patches {what}".encode()).hexdigest()
+
+
+def resize(
+    picture: Picture, size: tuple[int, int], resample: Resample = "bicubic"
+) -> NDArray[np.uint8]:
+    """Resample to `size` (width, height): uint8 [H, W, 3]. The same array when nothing changes.
+
+    Raises OptionError for an unknown filter or a size below 1×1.
+    """
+    if resample not in _PILLOW:
+        raise OptionError(f"unknown resample filter {resample!r}; use {', '.join(RESAMPLES)}")
+    if min(size) < 1:
+        raise OptionError(f"cannot resize to {size[0]}×{size[1]}; both sides must be at least 1 px")
+    if picture.size == tuple(size):
+        return picture.pixels
+    image = PIL.Image.fromarray(picture.pixels)
+    return np.asarray(image.resize(size, _PILLOW[resample]), dtype=np.uint8)
+
+
+def patchify(
+    pixels: NDArray[np.uint8], patch_size: int = 16, merge_size: int = 2
+) -> tuple[NDArray[np.uint8], Grid]:
+    """Cut [H, W, 3] into patches [P, 3 * patch_size²] in the order in which the encoder merges.
+
+    Blocks of merge_size × merge_size patches go row by row, patches within a block likewise;
+    a patch's values are ordered channel, row, column.
+
+    Raises OptionError when H or W is not a multiple of patch_size * merge_size.
+    """
+    height, width, channels = pixels.shape
+    block = patch_size * merge_size
+    if height % block or width % block or not pixels.size:
+        raise OptionError(
+            f"{width}×{height} px is not made of {block}×{block} px blocks; fit first"
+        )
+    rows, cols = height // block, width // block
+    split = pixels.reshape(rows, merge_size, patch_size, cols, merge_size, patch_size, channels)
+    # [rows, m, p, cols, m, p, 3] → [rows, cols, m, m, 3, p, p]
+    ordered = split.transpose(0, 3, 1, 4, 6, 2, 5)
+    num_patches = rows * cols * merge_size**2
+    # [rows, cols, m, m, 3, p, p] → [P, 3 * p * p]
+    patches = ordered.reshape(num_patches, channels * patch_size**2)
+    return patches, Grid(1, rows * merge_size, cols * merge_size)

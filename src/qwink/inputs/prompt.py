@@ -1,0 +1,97 @@
+"""A conversation with encoded images becomes a prompt.
+
+To continue a conversation, append the answer and the next question to the messages and build the
+prompt anew: it starts with the same ids, so the cache of prefixes finds what is already known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from qwink.errors import ContextOverflow, PromptError
+from qwink.inputs.chat import ChatTemplate
+from qwink.inputs.tokenizer import Tokenizer
+from qwink.model.rope import mrope_positions
+from qwink.types import Grid, ImageSpan, Message, Prompt
+
+
+@runtime_checkable
+class ImageTokens(Protocol):
+    """What a prompt must know of an image. `EncodedImage` is one."""
+
+    @property
+    def grid(self) -> Grid: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def num_tokens(self) -> int: ...
+
+
+def build_prompt(
+    messages: Sequence[Message],
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    merge_size: int = 2,
+    *,
+    add_generation_prompt: bool = True,
+) -> Prompt:
+    """Ids, image spans and positions of a conversation, images where the user put them.
+
+    Each image in a message's content is an `ImageTokens`. Raises PromptError for an empty
+    conversation, an unknown role, a system turn that is not the first, images outside of user
+    turns, content of another kind, or a template that does not place each image once.
+    """
+    images = _images(messages)
+    rendered = template.encode(messages, tokenizer, add_generation_prompt=add_generation_prompt)
+    pad = tokenizer.image_pad
+    if rendered.count(pad) != len(images):
+        raise PromptError(
+            f"the chat template places {rendered.count(pad)} of {len(images)} images; "
+            "use the chat template of a Qwen3-VL checkpoint"
+        )
+    ids: list[int] = []
+    spans: list[ImageSpan] = []
+    for token in rendered:
+        if token == pad:
+            image = images[len(spans)]
+            spans.append(ImageSpan(len(ids), image.num_tokens, image.grid, image.key))
+            ids += [pad] * image.num_tokens
+        else:
+            ids.append(token)
+    positions, next_position = mrope_positions(len(ids), spans, merge_size)
+    return Prompt(np.array(ids, dtype=np.int64), tuple(spans), positions, next_position)
+
+
+def check_context(prompt: Prompt, limit: int) -> None:
+    """Raises ContextOverflow when the prompt does not leave room for a token of the answer."""
+    if len(prompt) >= limit:
+        raise ContextOverflow(len(prompt), limit - 1)
+
+
+def _images(messages: Sequence[Message]) -> list[ImageTokens]:
+    if not messages:
+        raise PromptError("the conversation is empty; add a user turn")
+    images: list[ImageTokens] = []
+    for index, message in enumerate(messages):
+        if message.role not in ("system", "user", "assistant"):
+            raise PromptError(f"unknown role {message.role!r}; use system, user or assistant")
+        if message.role == "system" and index > 0:
+            raise PromptError("a system turn follows other turns; make it the first")
+        for part in message.content:
+            if isinstance(part, str):
+                continue
+            if not isinstance(part, ImageTokens):
+                raise PromptError(
+                    f"content of type {type(part).__name__} is neither text nor an encoded image"
+                )
+            if message.role != "user":
+                raise PromptError(
+                    f"an image is in a turn of role {message.role}; move it to a user turn"
+                )
+            images.append(part)
+    return images

@@ -1,0 +1,301 @@
+"""The tensors of a checkpoint: safetensors files, one or several, read by memory map.
+
+A file is an 8-byte length, a JSON header of names, types, shapes and byte ranges, then the bytes.
+Parsed here, since the library has no way to hand out bfloat16 without PyTorch or ml_dtypes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwink.errors import CheckpointError
+from qwink.model.config import ModelConfig
+from qwink.model.fields import Fields, is_lfs_pointer
+
+Dtype = Literal["BF16", "F16", "F32"]
+
+# How each type's bits are held: bfloat16 as bare bits, since NumPy does not know it.
+_STORED: dict[Dtype, str] = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+_SAMPLE_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Where one tensor lies: `start` in bytes from the start of the file."""
+
+    file: _File
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    num_bytes: int
+
+
+class _File:
+    """One safetensors file, mapped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+        except FileNotFoundError:
+            raise CheckpointError(f"{path}: missing; expected a safetensors file") from None
+        except ValueError:
+            raise CheckpointError(f"{path}: empty; expected a safetensors file") from None
+        except OSError as error:
+            raise CheckpointError(f"{path}: {error.strerror}") from None
+        self.header_bytes = self._header_bytes()
+        self.entries = dict(self._entries())
+
+    def _header_bytes(self) -> bytes:
+        start = self.bytes[:64].tobytes()
+        if is_lfs_pointer(start):
+            raise CheckpointError(f"{self.path}: a Git-LFS pointer; run 'git lfs pull'")
+        length = int.from_bytes(start[:8], "little")
+        if len(start) < 10 or start[8:9] != b"{" or length > _MAX_HEADER_BYTES:
+            raise CheckpointError(f"{self.path}: not a safetensors file")
+        if 8 + length > self.bytes.size:
+            raise self._truncated(8 + length)
+        return self.bytes[8 : 8 + length].tobytes()
+
+    def _entries(self) -> Iterator[tuple[str, _Entry]]:
+        try:
+            header: dict[str, Any] = json.loads(self.header_bytes)
+            for name, value in header.items():
+                if name == "__metadata__":
+                    continue
+                begin, end = (int(offset) for offset in value["data_offsets"])
+                shape = tuple(int(size) for size in value["shape"])
+                dtype, start = str(value["dtype"]), 8 + len(self.header_bytes) + begin
+                if not 0 <= begin <= end or min(shape, default=0) < 0:
+                    raise ValueError(name)
+                item_bytes = {"BF16": 2, "F16": 2, "F32": 4}.get(dtype)  # others are not read
+                if item_bytes and math.prod(shape) * item_bytes != end - begin:
+                    raise ValueError(name)
+                if start + end - begin > self.bytes.size:
+                    raise self._truncated(start + end - begin)
+                yield name, _Entry(self, dtype, shape, start, end - begin)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise CheckpointError(f"{self.path}: damaged safetensors header") from None
+
+    def _truncated(self, num_bytes: int) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path}: truncated: it has {self.bytes.size} bytes, its header says at least "
+            f"{num_bytes}; download it again"
+        )
+
+
+class Weights:
+    """The tensors of a checkpoint folder, under the names Qwen3-VL publishes.
+
+    Usable as a context manager; arrays from `read_raw` stay valid after closing.
+    Raises CheckpointError: no weights, a missing shard, or a damaged file.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        paths, weight_map = _weight_files(self.folder)
+        files = {path.name: _File(path) for path in paths}
+        self._entries: dict[str, _Entry] = {}
+        for file in files.values():
+            for name, entry in file.entries.items():
+                published = _published_name(name)
+                if published in self._entries:
+                    raise CheckpointError(f"{file.path}: {name} is in the checkpoint twice")
+                self._entries[published] = entry
+        for name, file_name in weight_map.items():
+            if name not in files[file_name].entries:
+                raise CheckpointError(
+                    f"{files[file_name].path}: {name} is missing; {_INDEX} says it is here"
+                )
+
+    def __enter__(self) -> Weights:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the files. Arrays already handed out stay valid."""
+        self._entries = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All tensors, sorted."""
+        return tuple(sorted(self._entries))
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of all tensors as stored."""
+        return sum(entry.num_bytes for entry in self._entries.values())
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The tensor's shape. Raises CheckpointError: no such tensor."""
+        return self._entry(name).shape
+
+    def dtype(self, name: str) -> Dtype:
+        """How it is stored. Raises CheckpointError: no such tensor, or neither of the three."""
+        entry = self._entry(name)
+        for known in _STORED:
+            if entry.dtype == known:
+                return known
+        raise CheckpointError(
+            f"{entry.file.path}: {name} is stored as {entry.dtype}; quantised checkpoints are not "
+            "supported, use one in BF16, F16 or F32"
+        )
+
+    def read_raw(self, name: str) -> tuple[NDArray[Any], Dtype]:
+        """The stored bits, mapped, read-only: uint16 for BF16, else float16 or float32."""
+        entry, dtype = self._entry(name), self.dtype(name)
+        data = entry.file.bytes[entry.start : entry.start + entry.num_bytes]
+        return data.view(_STORED[dtype]).reshape(entry.shape), dtype
+
+    def read(self, name: str) -> NDArray[np.float32]:
+        """The tensor as a new float32 array; exact for all three types."""
+        raw, dtype = self.read_raw(name)
+        values = np.empty(raw.shape, np.float32)
+        if dtype == "BF16":
+            # bfloat16 is the upper half of a float32. NumPy shifts in small blocks: no copy.
+            np.left_shift(raw, 16, out=values.view(np.uint32), dtype=np.uint32)
+        else:
+            values[...] = raw
+        return values
+
+    def check(self, config: ModelConfig) -> None:
+        """Raises CheckpointError unless every tensor `config` needs is here and fits."""
+        for name, shape in expected_tensors(config).items():
+            if name not in self._entries:
+                raise CheckpointError(f"{self.folder}: {name} {list(shape)} is missing")
+            self.dtype(name)
+            if (found := self.shape(name)) != shape:
+                raise CheckpointError(
+                    f"{self._entry(name).file.path}: {name} should have shape {list(shape)}, "
+                    f"found {list(found)}"
+                )
+
+    def _entry(self, name: str) -> _Entry:
+        if (entry := self._entries.get(name)) is None:
+            raise CheckpointError(f"{self.folder}: {name} is missing")
+        return entry
+
+
+def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Published name and shape of every tensor a checkpoint of this shape must have."""
+    vision, text = config.vision, config.text
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def affine(name: str, *shape: int) -> None:
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
+
+    hidden, inner, patch = vision.hidden_size, vision.intermediate_size, vision.patch_size
+    affine("model.visual.patch_embed.proj", hidden, vision.in_channels,
+           vision.temporal_patch_size, patch, patch)  # fmt: skip
+    shapes["model.visual.pos_embed.weight"] = (vision.num_position_embeddings, hidden)
+    for layer in range(vision.depth):
+        block = f"model.visual.blocks.{layer}"
+        affine(f"{block}.norm1", hidden)
+        affine(f"{block}.attn.qkv", 3 * hidden, hidden)
+        affine(f"{block}.attn.proj", hidden, hidden)
+        affine(f"{block}.norm2", hidden)
+        affine(f"{block}.mlp.linear_fc1", inner, hidden)
+        affine(f"{block}.mlp.linear_fc2", hidden, inner)
+    merged = hidden * vision.merge_size**2
+    mergers = {"model.visual.merger": hidden}
+    # DeepStack's mergers normalise after merging, the last one before.
+    for index in range(len(vision.deepstack_layers)):
+        mergers[f"model.visual.deepstack_merger_list.{index}"] = merged
+    for merger, norm_size in mergers.items():
+        affine(f"{merger}.norm", norm_size)
+        affine(f"{merger}.linear_fc1", merged, merged)
+        affine(f"{merger}.linear_fc2", vision.out_hidden_size, merged)
+
+    hidden, inner, head = text.hidden_size, text.intermediate_size, text.head_dim
+    query, key = text.num_heads * head, text.num_kv_heads * head
+    shapes["model.language_model.embed_tokens.weight"] = (text.vocab_size, hidden)
+    for layer in range(text.num_layers):
+        block = f"model.language_model.layers.{layer}"
+        shapes[f"{block}.input_layernorm.weight"] = (hidden,)
+        for name, rows, columns in (
+            ("q_proj", query, hidden),
+            ("k_proj", key, hidden),
+            ("v_proj", key, hidden),
+            ("o_proj", hidden, query),
+        ):
+            shapes[f"{block}.self_attn.{name}.weight"] = (rows, columns)
+            if text.attention_bias:
+                shapes[f"{block}.self_attn.{name}.bias"] = (rows,)
+        shapes[f"{block}.self_attn.q_norm.weight"] = (head,)
+        shapes[f"{block}.self_attn.k_norm.weight"] = (head,)
+        shapes[f"{block}.post_attention_layernorm.weight"] = (hidden,)
+        shapes[f"{block}.mlp.gate_proj.weight"] = (inner, hidden)
+        shapes[f"{block}.mlp.up_proj.weight"] = (inner, hidden)
+        shapes[f"{block}.mlp.down_proj.weight"] = (hidden, inner)
+    shapes["model.language_model.norm.weight"] = (hidden,)
+    if not text.tie_word_embeddings:
+        shapes["lm_head.weight"] = (text.vocab_size, hidden)
+    return shapes
+
+
+def fingerprint(folder: Path | str) -> str:
+    """A stable id of a checkpoint, 64 hex digits, without reading gigabytes.
+
+    SHA-256 over config.json, and of each weight file its name, size, header and the first
+    16 KiB of every tensor. A change elsewhere in a tensor goes unnoticed, but a retrained or merged
+    checkpoint changes tensors throughout. Raises CheckpointError as Weights does.
+    """
+    folder = Path(folder)
+    digest = hashlib.sha256()
+
+    def add(data: bytes) -> None:
+        digest.update(len(data).to_bytes(8, "little") + data)  # so that parts cannot run together
+
+    add(Fields.read(folder / "config.json").path.read_bytes())
+    for path in sorted(_weight_files(folder)[0]):
+        file = _File(path)
+        add(path.name.encode())
+        add(str(file.bytes.size).encode())
+        add(file.header_bytes)
+        for entry in sorted(file.entries.values(), key=lambda entry: entry.start):
+            end = entry.start + min(entry.num_bytes, _SAMPLE_BYTES)
+            add(file.bytes[entry.start : end].tobytes())
+    return digest.hexdigest()
+
+
+def _weight_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """The weight files, and which tensor the index says is in which (empty without one)."""
+    if (folder / _SINGLE).is_file():
+        return [folder / _SINGLE], {}
+    if not (folder / _INDEX).is_file():
+        shards = sorted(path.name for path in folder.glob("*.safetensors"))
+        hint = f"; {shards[0]} is here but {_INDEX} is not" if shards else ""
+        raise CheckpointError(f"{folder}: expected {_SINGLE} or {_INDEX}{hint}")
+    index = Fields.read(folder / _INDEX)
+    weight_map = index.section("weight_map").values
+    for name in weight_map.values():
+        # A name from a downloaded file must not lead out of the folder.
+        if not isinstance(name, str) or not name or Path(name).name != name or "\\" in name:
+            raise index.error(f"weight_map names {name!r}; expected a file name")
+    paths = [folder / name for name in sorted(set(weight_map.values()))]
+    for path in paths:
+        if not path.is_file():
+            raise CheckpointError(f"{path}: missing; {_INDEX} lists {len(paths)} shards")
+    return paths, weight_map
+
+
+def _published_name(name: str) -> str:
+    """The published spelling of a name that may have the older one."""
+    if name.startswith("visual."):
+        return f"model.{name}"
+    if name.startswith(("model.layers.", "model.embed_tokens.", "model.norm.")):
+        return name.replace("model.", "model.language_model.", 1)
+    return name

@@ -1,0 +1,110 @@
+"""Model references into loaded models: a name, an artifact, a checkpoint or a hub id."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from qwink.engine.onnx import OnnxEngine
+from qwink.errors import ArtifactError, ModelNotFound, OptionError
+from qwink.export.build import Report, artifact_id, export
+from qwink.export.recipe import get_recipe
+from qwink.inputs.chat import ChatTemplate
+from qwink.inputs.tokenizer import Tokenizer
+from qwink.model.artifact import Artifact, is_artifact
+from qwink.model.config import load_generation_defaults
+from qwink.model.weights import fingerprint
+from qwink.runtime.vlm import VLM, Model
+from qwink.settings import Settings
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def load(
+    model: str | Path | None = None,
+    *,
+    recipe: str | None = None,
+    threads: int | None = None,
+    context: int | None = None,
+    settings: Settings | None = None,
+    report: Report = lambda _: None,
+) -> VLM:
+    """Load a model and keep it resident.
+
+    `model` is "nano", an artifact folder, a checkpoint folder (exported on first use, which
+    `report` follows), or a hub id whose checkpoint is on this machine. `recipe` names how it
+    computes (see `qwink.export.recipe`), `threads` defaults to the physical cores, `context`
+    limits prompt plus answer in tokens.
+    Raises ModelNotFound, CheckpointError, ArtifactError, OptionError.
+    """
+    settings = settings or Settings.from_environment()
+    threads = threads if threads is not None else settings.threads
+    if threads is not None and threads < 1:
+        raise OptionError(f"threads is {threads}; it must be 1 or more")
+    artifact = find_artifact(model or settings.model, recipe, settings, report)
+    folder = artifact.folder
+    return VLM(
+        Model(
+            artifact.manifest.name,
+            OnnxEngine(artifact, threads),
+            Tokenizer.load(folder),
+            ChatTemplate.load(folder),
+            load_generation_defaults(folder).sampling(),
+        ),
+        context,
+    )
+
+
+def find_artifact(
+    model: str | Path, recipe: str | None, settings: Settings, report: Report = lambda _: None
+) -> Artifact:
+    """The artifact of a model reference; a checkpoint is exported into the cache on first use."""
+    if model == "nano":
+        with as_file(files("qwink") / "assets" / "nano") as folder:
+            return _exported(folder, recipe or settings.recipe, settings, report)
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        folder = _from_hub_cache(str(model), settings)
+    if is_artifact(folder):
+        artifact = Artifact.load(folder)
+        found = artifact.manifest.recipe
+        if recipe is not None and recipe != found:
+            raise OptionError(
+                f"{folder} is an artifact of recipe {found!r}, not {recipe!r}; "
+                "export its checkpoint with that recipe, or leave the recipe out"
+            )
+        return artifact
+    return _exported(folder, recipe or settings.recipe, settings, report)
+
+
+def _exported(checkpoint: Path, name: str, settings: Settings, report: Report) -> Artifact:
+    recipe = get_recipe(name)
+    identity = artifact_id(fingerprint(checkpoint), recipe)
+    out = settings.artifacts / f"{checkpoint.name}-{name}-{identity[:12]}"
+    if out.is_dir():
+        try:
+            return Artifact.load(out)
+        except ArtifactError:  # damaged, or of an older format: make it anew
+            return export(checkpoint, out, recipe, report, overwrite=True)
+    return export(checkpoint, out, recipe, report)
+
+
+def _from_hub_cache(model: str, settings: Settings) -> Path:
+    """The folder in which Hugging Face's tools keep a checkpoint, if it is there."""
+    if _HUB_ID.fullmatch(model):
+        repository = settings.hub_cache / f"models--{model.replace('/', '--')}"
+        try:
+            revision = (repository / "refs" / "main").read_text("utf-8").strip()
+        except OSError:
+            revision = ""
+        if revision and (repository / "snapshots" / revision).is_dir():
+            return repository / "snapshots" / revision
+        raise ModelNotFound(
+            f"{model} is not on this machine; download its files into a folder "
+            "(huggingface-cli download, or modelscope download) and give that folder as the model"
+        )
+    raise ModelNotFound(
+        f"no model {model!r}; give 'nano', a folder with a checkpoint or artifact, "
+        "or a hub id such as Qwen/Qwen3-VL-2B-Instruct"
+    )

@@ -1,0 +1,125 @@
+"""What a user gave as an image, made ready for the vision encoder: fetch, decode, resize."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from qwink.engine.base import Engine, image_key
+from qwink.errors import FetchError, OptionError
+from qwink.inputs.budget import LARGEST_UNDECIDED, Budget, choose_budget, fit, needs_picture
+from qwink.inputs.images import MAX_IMAGE_PIXELS, OpenedImage, decode, open_image
+from qwink.inputs.patches import Resample, prepare
+from qwink.model.config import ModelConfig
+from qwink.runtime.stopwatch import Stopwatch
+from qwink.types import EncodedImage, Grid, Patches, Picture, Task
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """How images are sized. Areas in pixels; None leaves them to the task."""
+
+    task: Task = "auto"
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    resample: Resample = "bicubic"
+    max_image_pixels: int = MAX_IMAGE_PIXELS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedImage:
+    """Patches, or the encoded image itself where the user gave one.
+
+    `key` is the encoded image's: known before it is encoded.
+    """
+
+    content: Patches | EncodedImage
+    key: str
+    grid: Grid
+    num_tokens: int
+    warnings: tuple[str, ...] = ()
+
+
+def prepare_image(
+    source: Any, question: str, options: ImageOptions, engine: Engine, watch: Stopwatch
+) -> PreparedImage:
+    """Raises ImageError if the picture cannot be used, OptionError for contradictory options."""
+    config = engine.config
+    merge_size = config.vision.merge_size
+    if isinstance(source, EncodedImage):
+        if not source.key.endswith(image_key("", engine.artifact_id)):
+            raise OptionError("the image was encoded by another model; encode it with this one")
+        return PreparedImage(source, source.key, source.grid, source.num_tokens)
+    if isinstance(source, Picture):
+        picture, budget = source, _budget(question, options, config, source)
+    else:
+        with watch.stage("fetch"):
+            opened = open_image(_fetch(source), options.max_image_pixels)
+        with watch.stage("decode"):
+            picture, budget = _decode(opened, question, options, config)
+    watch.note(budget.reason)
+    with watch.stage("resize"):
+        size = fit(*picture.original_size, budget)
+        patches = prepare(picture, size, options.resample, config.vision.patch_size, merge_size)
+    num_tokens = patches.grid.num_patches // merge_size**2
+    key = image_key(patches.key, engine.artifact_id)
+    return PreparedImage(patches, key, patches.grid, num_tokens, picture.warnings)
+
+
+def _budget(
+    question: str, options: ImageOptions, config: ModelConfig, picture: Picture | None
+) -> Budget:
+    limits = config.preprocessor.min_pixels, config.preprocessor.max_pixels
+    return choose_budget(
+        options.task,
+        question,
+        picture,
+        min_pixels=options.min_pixels,
+        max_pixels=options.max_pixels,
+        limits=limits,
+    )
+
+
+def _decode(
+    opened: OpenedImage, question: str, options: ImageOptions, config: ModelConfig
+) -> tuple[Picture, Budget]:
+    """The picture at about twice the size it will be resized to, and its budget."""
+    budget = _budget(question, options, config, None)
+    undecided = needs_picture(options.task, question)
+    if undecided:
+        # Decoded once, for the larger of the two budgets that its detail may lead to.
+        largest = ImageOptions(LARGEST_UNDECIDED, options.min_pixels, options.max_pixels)
+        budget = _budget(question, largest, config, None)
+    width, height = fit(*opened.size, budget)
+    picture = decode(opened, at_least=(2 * width, 2 * height))
+    return picture, _budget(question, options, config, picture) if undecided else budget
+
+
+def _fetch(source: Any) -> Any:
+    """Data URLs are unpacked here; other URLs need the server's fetcher."""
+    text = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+    if not isinstance(text, str):
+        return source
+    scheme = text.split(":", 1)[0].lower() if ":" in text else ""
+    if scheme == "data":
+        return _unpack_data_url(text)
+    if scheme in ("http", "https"):
+        raise FetchError("URLs are not fetched here; download the picture and pass its path")
+    return source
+
+
+def _unpack_data_url(url: str) -> bytes:
+    """The bytes of a data URL (RFC 2397)."""
+    header, comma, data = url.partition(",")
+    if not comma:
+        raise FetchError("the data URL has no comma; expected data:image/...;base64,...")
+    if not header.lower().endswith(";base64"):
+        return unquote_to_bytes(data)
+    try:
+        return base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise FetchError("the data URL is not valid base64; encode the file again") from None
