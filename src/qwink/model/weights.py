@@ -48,8 +48,6 @@ class _File:
         self.path = path
         try:
             self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
-        except FileNotFoundError:
-            raise CheckpointError(f"{path}: missing; expected a safetensors file") from None
         except ValueError:
             raise CheckpointError(f"{path}: empty; expected a safetensors file") from None
         except OSError as error:
