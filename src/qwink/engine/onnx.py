@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,10 @@ from numpy.typing import NDArray
 from qwink.engine.base import image_key
 from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
-from qwink.model.artifact import Artifact, table_rows
+from qwink.model.artifact import Artifact
 from qwink.model.config import ModelConfig
 from qwink.model.rope import interpolate_positions, rope_table, vision_rope
+from qwink.model.weights import widen
 from qwink.types import EncodedImage, Grid, Patches, Prompt
 
 Float = NDArray[np.float32]
@@ -76,7 +79,12 @@ class OnnxEngine:
         self.threads = threads or physical_cores()
         files = {part: artifact.graph(part) for part in ("vision", "prefill", "decode", "head")}
         distinct = sorted(set(files.values()))
-        with ThreadPoolExecutor(len(distinct)) as pool:  # creation is mostly prepacking weights
+        # Creation is mostly prepacking weights, hence in parallel. In chunks of up to 512 tokens,
+        # GroupQueryAttention's plain path is 1.4x faster than its flash path.
+        with (
+            _environment_variable("ORT_GQA_DISABLE_FLASH_ATTENTION", "1"),
+            ThreadPoolExecutor(len(distinct)) as pool,
+        ):
             sessions = dict(zip(distinct, pool.map(self._session, distinct), strict=True))
         self._vision, self._prefill, self._decode, self._head = (
             sessions[files[part]] for part in ("vision", "prefill", "decode", "head")
@@ -85,7 +93,7 @@ class OnnxEngine:
         self._decode_takes_deepstack = "deepstack" in inputs
         self._embedding = artifact.table(artifact.manifest.embedding)
         positions = artifact.table(artifact.manifest.positions)
-        self._position_table = table_rows(positions, np.arange(positions.shape[0]))
+        self._position_table = widen(positions)
         self._grids: dict[Grid, dict[str, Float]] = {}
         self._text_rope = self._rope(np.arange(0))
 
@@ -166,7 +174,7 @@ class OnnxEngine:
     ) -> Float:
         """As `prefill`, but returns the tokens `select` of the chunk: [len(select), D]."""
         num_taps = len(self.config.vision.deepstack_layers)
-        embeds = table_rows(self._embedding, prompt.ids[start:stop])  # [S, D]
+        embeds = widen(self._embedding[prompt.ids[start:stop]])  # [S, D]
         deepstack = np.zeros((num_taps, *embeds.shape), np.float32)
         for span in prompt.images:
             low, high = max(start, span.start), min(stop, span.start + span.length)
@@ -194,7 +202,7 @@ class OnnxEngine:
     ) -> Float:
         """One token for each of neighbouring slots. Returns logits [B, vocab]."""
         batch = len(ids)
-        embeds = table_rows(self._embedding, np.asarray(ids, np.int64))  # [B, D]
+        embeds = widen(self._embedding[np.asarray(ids, np.int64)])  # [B, D]
         binding = cache.binding(self._decode, first_slot, batch)
         if self._decode_takes_deepstack:
             num_taps = len(self.config.vision.deepstack_layers)
@@ -234,3 +242,17 @@ class OnnxEngine:
         """Final norm and LM head: [L, D] → [L, vocab]."""
         logits: Float = self._head.run(["logits"], {"hidden": hidden})[0]
         return logits
+
+
+@contextmanager
+def _environment_variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable for ONNX Runtime to read, and put back what was there."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

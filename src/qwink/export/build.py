@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwink.errors import ArtifactError
+from qwink.errors import ArtifactError, CheckpointError
 from qwink.export.graph import Graph, WeightFile
 from qwink.export.recipe import Recipe
 from qwink.export.text import build_head, build_text, decode_schemes, uniform_schemes
@@ -76,6 +76,10 @@ def export(
     config = load_config(checkpoint)
     with Weights(checkpoint) as weights:
         weights.check(config)
+        if config.text.attention_bias:
+            raise CheckpointError(
+                f"{checkpoint}: attention_bias is set; only checkpoints without it are supported"
+            )
         if out.exists() and not (overwrite and is_artifact(out)):
             raise ArtifactError(f"{out}: already exists; choose another folder or remove it")
         source = fingerprint(checkpoint)

@@ -14,11 +14,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from qwink.model.weights import Rows
+
 MICROSOFT = "com.microsoft"
 OPSET = 21
 IR_VERSION = 10
 ALIGNMENT = 4096  # a page, so that onnxruntime can map the tensor
 INLINE_BYTES = 1024  # smaller tensors live in the graph itself
+ROWS_PER_WRITE = 4096
 
 
 class WeightFile:
@@ -28,13 +31,14 @@ class WeightFile:
         self.path = path
         self._file: BinaryIO = path.open("wb")
 
-    def append(self, array: NDArray[Any]) -> tuple[int, int]:
+    def append(self, array: NDArray[Any] | Rows) -> tuple[int, int]:
         """Write `array` in C order. Returns (offset, length) in bytes."""
         offset = -(-self._file.tell() // ALIGNMENT) * ALIGNMENT
         self._file.seek(offset)
-        data = np.ascontiguousarray(array)
-        self._file.write(data.data.cast("B") if data.size else b"")
-        return offset, data.nbytes
+        for start in range(0, array.shape[0], ROWS_PER_WRITE):
+            rows = np.ascontiguousarray(array[start : start + ROWS_PER_WRITE])
+            self._file.write(rows.data.cast("B"))
+        return offset, array.nbytes
 
     def close(self) -> None:
         self._file.close()
@@ -78,10 +82,11 @@ class Graph:
             self._initializers.append(numpy_helper.from_array(data, name))
         return self._constants[key]
 
-    def weight(self, array: NDArray[Any], stem: str) -> str:
+    def weight(self, array: NDArray[Any] | Rows, stem: str) -> str:
         """A tensor of the model, in the weight file unless it is small."""
         name = self._unique(stem)
         if array.nbytes <= INLINE_BYTES:
+            array = array[:]
             self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
             return name
         offset, length = self._weights.append(array)

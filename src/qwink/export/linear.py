@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from qwink.export.graph import MICROSOFT, Graph
 from qwink.export.quantize import quantize_blocks, quantize_columns
 from qwink.export.recipe import Scheme
+from qwink.model.weights import Rows
 
 Float = NDArray[np.float32]
+Matrix = Float | Rows  # rows that are read when they are needed, for the largest matrices
 
 
 class Activation:
@@ -39,12 +41,12 @@ class Activation:
         return self._quantized
 
 
-def linear(x: Activation, weight: Float, scheme: Scheme, stem: str) -> str:
+def linear(x: Activation, weight: Matrix, scheme: Scheme, stem: str) -> str:
     """x [rows, K] · weight [N, K]ᵀ → [rows, N], without bias."""
     g = x.graph
     num_outputs, num_inputs = weight.shape
     if scheme.kind == "fp32":
-        return g.node("MatMul", [x.value, g.weight(weight.T, stem)])
+        return g.node("Gemm", [x.value, g.weight(weight, stem)], transB=1)
     if scheme.kind == "w8a8":
         # Signed weights and unsigned activations: other pairings reach a portable kernel only.
         values, scales = quantize_columns(weight)

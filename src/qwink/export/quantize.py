@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from qwink.model.weights import Rows
+
 Float = NDArray[np.float32]
 
 ROWS_PER_CHUNK = 64  # 64 rows × 6144 inputs stay in the second-level cache
@@ -21,7 +23,7 @@ def _by_rows(work: Callable[[int, int], None], num_rows: int) -> None:
         list(pool.map(lambda s: work(s, min(s + ROWS_PER_CHUNK, num_rows)), starts))
 
 
-def quantize_columns(weight: Float) -> tuple[NDArray[np.int8], Float]:
+def quantize_columns(weight: Float | Rows) -> tuple[NDArray[np.int8], Float]:
     """Symmetric int8 with one scale per output.
 
     Returns ([K, N] int8, [N] scales): the layout of a MatMul's right-hand side.
@@ -40,7 +42,7 @@ def quantize_columns(weight: Float) -> tuple[NDArray[np.int8], Float]:
     return quantized, scales
 
 
-def quantize_blocks(weight: Float, bits: int, block: int) -> tuple[NDArray[np.uint8], Float]:
+def quantize_blocks(weight: Float | Rows, bits: int, block: int) -> tuple[NDArray[np.uint8], Float]:
     """Symmetric blocks of `bits` (4 or 8) along the inputs, each with the scale of least error.
 
     Returns (packed [N, K / block, block * bits / 8], scales [N, K / block]) as MatMulNBits takes

@@ -161,7 +161,7 @@ def build_head(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sche
         "SimplifiedLayerNormalization", [hidden, gamma], epsilon=text.rms_norm_eps, axis=-1
     )
     name = f"{PREFIX}embed_tokens.weight" if text.tie_word_embeddings else "lm_head.weight"
-    logits = linear(Activation(graph, y), weights.read(name), scheme, "head")
+    logits = linear(Activation(graph, y), weights.rows(name), scheme, "head")
     graph.output(logits, "logits", np.float32, ["L", text.vocab_size])
 
 

@@ -134,15 +134,6 @@ class Artifact:
                 raise ArtifactError(f"{self.folder / name}: damaged; export the checkpoint again")
 
 
-def table_rows(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Rows of a mapped table [N, D] as float32 [len(rows), D]; bfloat16 widened exactly."""
-    values = table[rows]
-    if values.dtype == np.uint16:
-        widened: NDArray[np.float32] = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
-        return widened
-    return values.astype(np.float32)
-
-
 def is_artifact(folder: Path) -> bool:
     """Whether `folder` says of itself that it is an artifact."""
     return (folder / MANIFEST).is_file()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,14 @@ class _File:
         self.header_bytes = self._header_bytes()
         self.entries = dict(self._entries())
 
+    def forget(self, start: int, num_bytes: int) -> None:
+        """Tell the system that these pages need not stay in memory."""
+        mapped = self.bytes._mmap  # type: ignore[attr-defined]
+        page = mmap.PAGESIZE
+        first, last = -(-start // page) * page, (start + num_bytes) // page * page
+        if last > first and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
+
     def _header_bytes(self) -> bytes:
         start = self.bytes[:64].tobytes()
         if is_lfs_pointer(start):
@@ -91,6 +100,35 @@ class _File:
             f"{self.path}: truncated: it has {self.bytes.size} bytes, its header says at least "
             f"{num_bytes}; download it again"
         )
+
+
+class Rows:
+    """The rows of a matrix [N, K], widened to float32 as slices are taken."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, raw: NDArray[Any]) -> None:
+        self._raw = raw
+        self.shape: tuple[int, int] = (raw.shape[0], raw.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Size as float32."""
+        return 4 * self.shape[0] * self.shape[1]
+
+    def __getitem__(self, rows: slice) -> NDArray[np.float32]:
+        return widen(self._raw[rows])
+
+
+def widen(raw: NDArray[Any]) -> NDArray[np.float32]:
+    """Stored values as a new float32 array; uint16 is taken for bfloat16. Exact."""
+    values = np.empty(raw.shape, np.float32)
+    if raw.dtype == np.uint16:
+        # bfloat16 is the upper half of a float32. NumPy shifts in small blocks: no copy.
+        np.left_shift(raw, 16, out=values.view(np.uint32), dtype=np.uint32)
+    else:
+        values[...] = raw
+    return values
 
 
 class Weights:
@@ -160,14 +198,15 @@ class Weights:
 
     def read(self, name: str) -> NDArray[np.float32]:
         """The tensor as a new float32 array; exact for all three types."""
-        raw, dtype = self.read_raw(name)
-        values = np.empty(raw.shape, np.float32)
-        if dtype == "BF16":
-            # bfloat16 is the upper half of a float32. NumPy shifts in small blocks: no copy.
-            np.left_shift(raw, 16, out=values.view(np.uint32), dtype=np.uint32)
-        else:
-            values[...] = raw
+        raw, _ = self.read_raw(name)
+        values = widen(raw)
+        entry = self._entry(name)
+        entry.file.forget(entry.start, entry.num_bytes)
         return values
+
+    def rows(self, name: str) -> Rows:
+        """The rows of a matrix, each read when it is asked for."""
+        return Rows(self.read_raw(name)[0])
 
     def check(self, config: ModelConfig) -> None:
         """Raises CheckpointError unless every tensor `config` needs is here and fits."""

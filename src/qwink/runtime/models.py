@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import as_file, files
+from importlib.resources import files
 from pathlib import Path
 
 from qwink.engine.onnx import OnnxEngine
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
 from qwink.export.build import Report, artifact_id, export
-from qwink.export.recipe import get_recipe
+from qwink.export.recipe import Recipe, get_recipe
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
@@ -60,12 +60,7 @@ def find_artifact(
     model: str | Path, recipe: str | None, settings: Settings, report: Report = lambda _: None
 ) -> Artifact:
     """The artifact of a model reference; a checkpoint is exported into the cache on first use."""
-    if model == "nano":
-        with as_file(files("qwink") / "assets" / "nano") as folder:
-            return _exported(folder, recipe or settings.recipe, settings, report)
-    folder = Path(model).expanduser()
-    if not folder.is_dir():
-        folder = _from_hub_cache(str(model), settings)
+    folder = find_folder(model, settings)
     if is_artifact(folder):
         artifact = Artifact.load(folder)
         found = artifact.manifest.recipe
@@ -78,10 +73,26 @@ def find_artifact(
     return _exported(folder, recipe or settings.recipe, settings, report)
 
 
+def find_folder(model: str | Path, settings: Settings) -> Path:
+    """The folder, of a checkpoint or an artifact, that a model reference leads to.
+
+    Raises ModelNotFound.
+    """
+    if model == "nano":
+        return Path(str(files("qwink") / "assets" / "nano"))
+    folder = Path(model).expanduser()
+    return folder if folder.is_dir() else _from_hub_cache(str(model), settings)
+
+
+def artifact_folder(checkpoint: Path, recipe: Recipe, settings: Settings) -> Path:
+    """Where in the cache the artifact of a checkpoint belongs. Raises CheckpointError."""
+    identity = artifact_id(fingerprint(checkpoint), recipe)
+    return settings.artifacts / f"{checkpoint.name}-{recipe.name}-{identity[:12]}"
+
+
 def _exported(checkpoint: Path, name: str, settings: Settings, report: Report) -> Artifact:
     recipe = get_recipe(name)
-    identity = artifact_id(fingerprint(checkpoint), recipe)
-    out = settings.artifacts / f"{checkpoint.name}-{name}-{identity[:12]}"
+    out = artifact_folder(checkpoint, recipe, settings)
     if out.is_dir():
         try:
             return Artifact.load(out)

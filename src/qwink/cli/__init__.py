@@ -1,0 +1,67 @@
+"""The command line. Answers go to stdout; hints, progress, warnings and errors to stderr.
+
+Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.
+Commands import the runtime when they run, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from qwink import __version__
+from qwink.cli.ask import ask
+from qwink.cli.console import exit_codes
+from qwink.cli.export import export
+from qwink.cli.models import models
+
+
+class _Commands(TyperGroup):
+    """Commands whose errors become one line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with exit_codes():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    name="qwink",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich alone would double the time until it shows
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command()(ask)
+app.command()(export)
+app.command()(models)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"qwink {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _qwink(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Answer questions about images in a wink, on hardware you already own."""
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    # As an exception, so that an export under way cleans up after itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # not when it is closed
+            stream.reconfigure(errors="replace")  # a terminal without é still gets the rest
+    app(prog_name="qwink")

@@ -1,0 +1,249 @@
+"""`qwink ask`: answer a question about images."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qwink.cli.console import ExportProgress, RecipeName, TaskName, on_terminal, remark
+from qwink.errors import ImageTooLarge, OptionError
+
+if TYPE_CHECKING:
+    from qwink.runtime.vlm import VLM
+    from qwink.types import Event, Result
+
+NANO_HINT = (
+    "hint: this is nano, which is tiny; for more download Qwen/Qwen3-VL-2B-Instruct "
+    "and add --model FOLDER"
+)
+# What a picture could make the model say to the terminal: escape sequences and the like.
+_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def ask(
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="IMAGE", help="Path or data URL of a picture; - reads stdin."),
+    ] = None,
+    question: Annotated[
+        str | None,
+        typer.Option("--question", "-q", help="The question; by default what the task asks."),
+    ] = None,
+    task: Annotated[
+        TaskName, typer.Option(help="What the answer needs to see; decides the pictures' size.")
+    ] = "auto",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF",
+            help="nano, a folder with a checkpoint or an artifact, or a hub id whose checkpoint "
+            "is on this machine; by default $QWINK_MODEL, else nano.",
+        ),
+    ] = None,
+    recipe: Annotated[
+        RecipeName | None,
+        typer.Option(
+            help="How the model computes, see qwink models; by default $QWINK_RECIPE, "
+            "else balanced."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of the text.")
+    ] = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Show on stderr where the time went.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="System prompt; by default none.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Longest answer, in tokens; by default 512.")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="0 always takes the likeliest token; above 1 dares more. By default, as for the "
+            "options on drawing below, the model's own.",
+        ),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Draw from the likeliest tokens that make up this share."),
+    ] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="Draw from the K likeliest tokens; 0 from all."),
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Leave out tokens below this share of the likeliest's."),
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Above 1 makes tokens that were there already less likely."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Makes what is drawn repeatable.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated."),
+    ] = None,
+    min_pixels: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Enlarge pictures to this area; by default the task's."),
+    ] = None,
+    max_pixels: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Reduce pictures to this area; by default the task's."),
+    ] = None,
+    max_image_pixels: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Refuse pictures above this area; by default 64000000."),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one a core."),
+    ] = None,
+) -> None:
+    """Answer a question about one image or several, or about none.
+
+    A checkpoint folder is exported on first use, which takes a while once.
+
+    \b
+    Examples:
+      qwink ask receipt.jpg -q "What is the total?"
+      qwink ask page.png --task document > page.md
+      qwink ask before.jpg after.jpg -q "What changed?" --timings
+      cat photo.jpg | qwink ask - --json
+    """
+    sources = images or []
+    if question is not None and not question.strip():
+        question = None
+    if not sources and question is None:
+        raise OptionError("nothing to answer; give a picture, a question (-q) or both")
+    sampling = {
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "seed": seed,
+        "stop": tuple(stop) if stop else None,
+    }
+    sizes = {
+        "task": task,
+        "min_pixels": min_pixels,
+        "max_pixels": max_pixels,
+        "max_image_pixels": max_image_pixels,
+    }
+    given = {key: value for key, value in sampling.items() if value is not None}
+    sized = {key: value for key, value in sizes.items() if value is not None}
+    _check(sources, given, sized)
+    pictures = _read_stdin(sources)
+    vlm, used = _load(model, recipe, threads, context, hint=not as_json and on_terminal())
+    events = vlm.stream(pictures, question, system=system, **given, **sized)
+
+    from qwink.cli.report import as_document, show_remarks, show_timings
+
+    if as_json:
+        result = _last(events)
+        document = json.dumps(as_document(result, used), indent=2, ensure_ascii=False)
+        typer.echo(document.encode())
+    else:
+        result = _show(events)
+        show_remarks(result, vlm.context)
+    if timings:
+        show_timings(result)
+
+
+def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) -> None:
+    """Find mistakes before a large model is loaded or even exported for nothing."""
+    from qwink.engine.sampler import validate
+    from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
+    from qwink.types import SamplingParams
+
+    validate(SamplingParams(**sampling))
+    limit = sizes.get("max_image_pixels", MAX_IMAGE_PIXELS)
+    if limit < 1:
+        raise OptionError(f"max_image_pixels is {limit}; it must be 1 or more")
+    if sources.count("-") > 1:
+        raise OptionError("stdin holds one picture; give - once")
+    if "-" in sources and sys.stdin is not None and sys.stdin.isatty():
+        raise OptionError("- reads a picture from stdin; pipe one in: qwink ask - < photo.jpg")
+    for source in sources:
+        # A pipe, <(...) in a shell, can be read only once.
+        if ":" not in source[:8] and source != "-" and not Path(source).is_fifo():
+            open_image(source, limit)
+
+
+def _read_stdin(sources: list[str]) -> list[str | bytes]:
+    """The sources, - replaced by what stdin holds."""
+    return [_stdin_bytes() if source == "-" else source for source in sources]
+
+
+def _stdin_bytes() -> bytes:
+    from qwink.inputs.images import MAX_FILE_BYTES
+
+    if sys.stdin is None:
+        raise OptionError("- reads a picture from stdin, which is closed")
+    data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ImageTooLarge(f"stdin has more than {MAX_FILE_BYTES >> 20} MiB; save it smaller")
+    return data
+
+
+def _load(
+    model: str | None,
+    recipe: str | None,
+    threads: int | None,
+    context: int | None,
+    *,
+    hint: bool,
+) -> tuple[VLM, str]:
+    """The model, and the name of the recipe it was exported with."""
+    from qwink.runtime.models import find_artifact, load
+    from qwink.settings import Settings
+
+    settings = Settings.from_environment()
+    reference = model or settings.model
+    if hint and model is None and reference == "nano":
+        remark(NANO_HINT)
+    with ExportProgress(reference) as progress:
+        artifact = find_artifact(reference, recipe, settings, progress)
+    progress.finish(artifact.folder)
+    vlm = load(artifact.folder, threads=threads, context=context, settings=settings)
+    return vlm, artifact.manifest.recipe
+
+
+def _last(events: Iterator[Event]) -> Result:
+    *_, last = events
+    assert last.result is not None, "a stream ends with its result or raises"
+    return last.result
+
+
+def _show(events: Iterator[Event]) -> Result:
+    """Write the answer as it comes. The line is ended even when it breaks off."""
+    harmful = _CONTROLS if sys.stdout is not None and sys.stdout.isatty() else {}
+    end = "\n"
+    try:
+        for event in events:
+            if event.text:
+                typer.echo(event.text.translate(harmful), nl=False)
+                end = event.text[-1]
+    finally:
+        if end != "\n":
+            typer.echo()
+    assert event.result is not None, "a stream ends with its result or raises"
+    return event.result

@@ -1,0 +1,152 @@
+"""What commands share: remarks on stderr, exit codes, and how an export is followed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import typer
+
+from qwink.errors import OptionError, QwinkError
+
+if TYPE_CHECKING:
+    from qwink.export.build import Progress
+
+# Spelt out here, and held against their sources by a test: those import NumPy, help should not.
+TaskName: TypeAlias = Literal["auto", "ocr", "document", "describe", "locate", "frame"]
+RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
+
+
+def remark(text: str) -> None:
+    """One line on stderr."""
+    typer.echo(f"qwink: {text}", err=True)
+
+
+def on_terminal() -> bool:
+    """Whether a person watches stderr."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turn what a command raises into one line on stderr and an exit code."""
+    try:
+        yield
+    except OptionError as error:
+        remark(_one_line(error))
+        raise SystemExit(2) from None
+    except QwinkError as error:
+        remark(_one_line(error))
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        if on_terminal():
+            typer.echo(err=True)  # leaves the line of the ^C
+        raise SystemExit(128 + signal.SIGINT) from None
+    except BrokenPipeError:  # `| head` has seen enough
+        _forget_output()
+        raise SystemExit(128 + signal.SIGPIPE) from None
+    except OSError as error:  # such as a full disk behind `> answer.txt`
+        _forget_output()
+        where = f"{error.filename}: " if error.filename else ""
+        remark(f"{where}{error.strerror or error}")
+        raise SystemExit(1) from None
+    except MemoryError:
+        remark("not enough memory; use a smaller model, recipe small or smaller pictures")
+        raise SystemExit(1) from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _forget_output() -> None:
+    """Let Python's last flush, at exit, succeed: it would complain about what could not go out."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def format_bytes(num_bytes: int) -> str:
+    """12 MB, 1.6 GB: decimal, as disks are sold."""
+    size, unit = float(num_bytes), "B"
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    """0.42 s, 3.1 s, 75 s."""
+    digits = 2 if seconds < 1 else 1 if seconds < 10 else 0
+    return f"{seconds:.{digits}f} s"
+
+
+class ExportProgress:
+    """A progress bar on stderr for as long as an export lasts; nothing if there is none.
+
+    Without a terminal, a line when it starts. Use as context manager, call with each Progress.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.started: float | None = None
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> ExportProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        if self.started is None:
+            self.started = time.perf_counter()
+            self._start()
+        if self._bar is not None:
+            self._bar.update(
+                self._task, completed=progress.done, total=progress.total, part=progress.part
+            )
+
+    def _start(self) -> None:
+        if not on_terminal():
+            remark(f"exporting {self.name}")
+            return
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self._bar = Progress(
+            TextColumn(f"exporting {escape(self.name)}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[part]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("", part="")
+        self._bar.start()
+
+    def finish(self, folder: Path) -> None:
+        """Say what the export made, if there was one."""
+        if self.started is not None:
+            took = format_seconds(time.perf_counter() - self.started)
+            remark(f"exported to {folder}: {format_bytes(folder_size(folder))} in {took}")

@@ -1,0 +1,75 @@
+"""What `qwink ask` tells besides the answer: a JSON document, remarks, where the time went."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from qwink.cli.console import remark
+from qwink.types import STAGES, Result, Timings
+
+
+def as_document(result: Result, recipe: str) -> dict[str, Any]:
+    """All there is to know about an answer, ready for JSON."""
+    timings = {
+        key: round(value, 3) if isinstance(value, float) else value
+        for key, value in asdict(result.timings).items()
+    }
+    return {
+        "text": result.text,
+        "finish_reason": result.finish_reason,
+        "model": result.model,
+        "recipe": recipe,
+        "usage": asdict(result.usage),
+        "timings": timings,
+        "warnings": list(result.warnings),
+    }
+
+
+def show_remarks(result: Result, context: int) -> None:
+    """Warnings, and why the answer ended if it is not by itself; on stderr."""
+    for warning in result.warnings:
+        remark(f"warning: {warning}")
+    tokens = result.usage.completion_tokens
+    if result.finish_reason == "repetition":
+        remark(f"stopped after {tokens} tokens (repetition): the answer began to repeat itself")
+    elif result.finish_reason == "length":
+        full = result.usage.prompt_tokens + tokens >= context
+        limit = f"the context of {context} is full" if full else "--max-tokens allows more"
+        remark(f"stopped after {tokens} tokens (length): {limit}")
+
+
+def show_timings(result: Result) -> None:
+    """A table of stages on stderr, and the notes on how pictures were sized."""
+    from rich.console import Console
+    from rich.table import Table
+
+    timings, usage = result.timings, result.usage
+    table = Table(box=None, pad_edge=False)
+    table.add_column("stage")
+    table.add_column("ms", justify="right")
+    table.add_column("")
+    if timings.queue_ms:
+        table.add_row("queue", f"{timings.queue_ms:.1f}", "")
+    for stage in STAGES:
+        origin = timings.origins.get(stage, "absent")
+        spent = "" if origin == "absent" else f"{getattr(timings, f'{stage}_ms'):.1f}"
+        table.add_row(stage, spent, origin)
+    table.add_row("first token", f"{timings.first_token_ms:.1f}", "", style="bold")
+    table.add_row("total", f"{timings.total_ms:.1f}", "", style="bold")
+    console = Console(stderr=True, highlight=False)
+    console.print(table)
+    console.print(
+        f"{usage.prompt_tokens} prompt tokens ({usage.image_tokens} of images), "
+        f"{usage.completion_tokens} generated{_speed(timings, usage.completion_tokens)}",
+        soft_wrap=True,
+    )
+    for note in timings.notes:
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def _speed(timings: Timings, num_tokens: int) -> str:
+    # The first token comes out of prefill.
+    if num_tokens < 2 or not timings.generate_ms:
+        return ""
+    return f", {(num_tokens - 1) / timings.generate_ms * 1e3:.1f} tokens/s"
