@@ -10,7 +10,12 @@ QwinkError
 ├── PromptError           the conversation cannot be turned into a prompt
 │   └── ContextOverflow   more tokens than the context holds
 ├── OptionError           an option's value is out of range or cannot be honoured (a ValueError)
-└── GenerationError       the model produced something that is not a number
+├── GenerationError       the model produced something that is not a number
+└── RequestEnded          the request did not come to its end
+    ├── Overloaded        too many requests are waiting
+    ├── Cancelled         nobody waits for the answer any more
+    ├── DeadlineExceeded  the answer took longer than allowed
+    └── EngineStopped     nothing runs any more
 
 Each message names the cause and the way out, in one line.
 """
@@ -67,3 +72,23 @@ class OptionError(QwinkError, ValueError):
 
 class GenerationError(QwinkError):
     """The model produced something that is not a number."""
+
+
+class RequestEnded(QwinkError):
+    """The request did not come to its end."""
+
+
+class Overloaded(RequestEnded):
+    """Too many requests are waiting."""
+
+
+class Cancelled(RequestEnded):
+    """Nobody waits for the answer any more."""
+
+
+class DeadlineExceeded(RequestEnded):
+    """The answer took longer than allowed."""
+
+
+class EngineStopped(RequestEnded):
+    """Nothing runs any more."""

@@ -72,10 +72,13 @@ class Patches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedImage:
-    """What the vision encoder makes of an image. Immutable; accepted wherever an image is."""
+    """What the vision encoder makes of an image. Immutable; accepted wherever an image is.
 
-    embeds: NDArray[np.float32]  # [V, D]
-    deepstack: NDArray[np.float32]  # [num taps, V, D]
+    float32 from the encoder, float16 from the cache.
+    """
+
+    embeds: NDArray[np.floating[Any]]  # [V, D]
+    deepstack: NDArray[np.floating[Any]]  # [num taps, V, D]
     grid: Grid
     key: str  # the patches' key and the artifact's id
 
@@ -185,8 +188,24 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A generated token, its log-probability (natural), and the likeliest (id, logprob) beside."""
+
+    id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
-    """One piece of a streamed answer; the last one carries the whole `result`."""
+    """One piece of a streamed answer; the last one carries the whole `result`.
+
+    Before the first text come events without any that say what is happening: `stage` "queue" with
+    the number of requests before this one as `place`, then "encode", then "prefill".
+    """
 
     text: str
     result: Result | None = None
+    stage: Literal["queue", "encode", "prefill"] | None = None
+    place: int = 0
+    logprobs: tuple[TokenLogprob, ...] = ()

@@ -22,7 +22,7 @@ class MemoryCache(Generic[V]):
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.num_bytes = 0
+        self.num_bytes = self.evictions = 0
         self._values: OrderedDict[str, V] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -46,6 +46,7 @@ class MemoryCache(Generic[V]):
             self.num_bytes += value.nbytes
             while self.num_bytes > self.max_bytes:
                 self._remove(next(iter(self._values)))
+                self.evictions += 1
 
     def _remove(self, key: str) -> None:
         value = self._values.pop(key, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import signal
 import sys
 import time
@@ -68,8 +68,7 @@ def _one_line(error: Exception) -> str:
 
 def _forget_output() -> None:
     """Let Python's last flush, at exit, succeed: it would complain about what could not go out."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout = io.StringIO()
 
 
 def folder_size(folder: Path) -> int:

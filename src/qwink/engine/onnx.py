@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,7 +41,7 @@ class OnnxCache:
         self.num_slots, self.capacity = num_slots, capacity
         self.bytes_per_token = 2 * text.num_layers * text.num_kv_heads * text.head_dim * 4
         shape = (text.num_layers, 2, num_slots, text.num_kv_heads, capacity, text.head_dim)
-        self._data = np.zeros(shape, np.float32)
+        self._data = _reserve(shape)
         # Binding a hundred tensors costs as much as a layer, so bindings are kept per batch.
         self._bindings: dict[tuple[int, int, int], ort.IOBinding] = {}
 
@@ -242,6 +245,20 @@ class OnnxEngine:
         """Final norm and LM head: [L, D] → [L, vocab]."""
         logits: Float = self._head.run(["logits"], {"hidden": hidden})[0]
         return logits
+
+
+def _reserve(shape: tuple[int, ...]) -> Float:
+    """Zeros whose pages are taken from the system one by one, when they are first written to.
+
+    NumPy's own zeros would be refused where they exceed the machine's memory, though only a
+    fraction is ever used; it would also ask for huge pages, of which most would stay empty.
+    """
+    num_bytes = 4 * math.prod(shape)
+    if not hasattr(mmap, "MAP_PRIVATE"):  # not a Unix
+        return np.zeros(shape, np.float32)
+    no_reserve = 0x4000 if sys.platform == "linux" else 0
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
+    return np.frombuffer(mmap.mmap(-1, num_bytes, flags=flags), np.float32).reshape(shape)
 
 
 @contextmanager

@@ -137,13 +137,17 @@ def build_text(
         gate, up = linears(y, [f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"], scheme)
         gate = graph.node("QuickGelu", [gate], domain=MICROSOFT, alpha=1.0)  # SiLU
         x = linears(graph.node("Mul", [gate, up]), [f"{prefix}.mlp.down_proj"], scheme)[0]
-        if layer + 1 == text.num_layers:
-            residual = graph.node("Add", [x, residual])
-        elif layer < num_taps:
+        last = layer + 1 == text.num_layers
+        if layer < num_taps:
             index = graph.constant(layer, np.int64)
             features = graph.node("Gather", [deepstack, index], axis=0)  # [R, D]
+            if last:
+                features = graph.node("Gather", [features, select], axis=0)
             residual = graph.node("Add", [graph.node("Add", [x, residual]), features])
-            y = norm(residual, f"layers.{layer + 1}.input_layernorm.weight")
+            if not last:
+                y = norm(residual, f"layers.{layer + 1}.input_layernorm.weight")
+        elif last:
+            residual = graph.node("Add", [x, residual])
         else:
             y, residual = add_norm(x, residual, f"layers.{layer + 1}.input_layernorm.weight")
     graph.output(residual, "hidden", np.float32, ["L", hidden_size])

@@ -10,14 +10,15 @@ from qwink.types import STAGES, Origin, Stage, Timings
 
 
 class Stopwatch:
-    """Runs from its creation, but for the time during which the caller holds a streamed piece."""
+    """Runs from its creation."""
 
     def __init__(self) -> None:
         self._started = time.perf_counter()
-        self._suspended = 0.0
         self._spent: dict[Stage, float] = dict.fromkeys(STAGES, 0.0)
         self._origins: dict[Stage, Origin] = dict.fromkeys(STAGES, "absent")
         self._notes: list[str] = []
+        self._queue = 0.0
+        self._queued_at: float | None = None
         self._first_token: float | None = None
 
     @contextmanager
@@ -27,8 +28,22 @@ class Stopwatch:
         try:
             yield
         finally:
-            self._spent[stage] += time.perf_counter() - start
-            self._origins[stage] = "computed"
+            self.add(stage, time.perf_counter() - start)
+
+    def add(self, stage: Stage, seconds: float) -> None:
+        """Count time that was measured elsewhere."""
+        self._spent[stage] += seconds
+        self._origins[stage] = "computed"
+
+    def queued(self) -> None:
+        """From now on the request waits for its turn."""
+        self._queued_at = time.perf_counter()
+
+    def dequeued(self) -> None:
+        """Its turn has come."""
+        if self._queued_at is not None:
+            self._queue += time.perf_counter() - self._queued_at
+            self._queued_at = None
 
     def reused(self, stage: Stage) -> None:
         """A stage whose result was at hand. One that was also computed stays 'computed'."""
@@ -39,26 +54,18 @@ class Stopwatch:
         if text not in self._notes:
             self._notes.append(text)
 
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Do not count the time within."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._suspended += time.perf_counter() - start
-
     def first_token(self) -> None:
         if self._first_token is None:
             self._first_token = self._elapsed()
 
     def _elapsed(self) -> float:
-        return time.perf_counter() - self._started - self._suspended
+        return time.perf_counter() - self._started
 
     def timings(self) -> Timings:
         """All so far, in milliseconds."""
         stages = {f"{stage}_ms": spent * 1e3 for stage, spent in self._spent.items()}
         return Timings(
+            queue_ms=self._queue * 1e3,
             **stages,
             total_ms=self._elapsed() * 1e3,
             first_token_ms=(self._first_token or 0.0) * 1e3,

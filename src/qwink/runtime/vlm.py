@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from queue import SimpleQueue
 from typing import Any
 
-from qwink.cache.memory import MemoryCache
+from qwink.cache.embeddings import EmbeddingCache, Store
+from qwink.cache.prefix import PrefixCache
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
-from qwink.errors import ContextOverflow, OptionError, PromptError
+from qwink.errors import OptionError, PromptError
 from qwink.inputs.chat import ChatTemplate
-from qwink.inputs.prompt import build_prompt
+from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.preparation import ImageOptions, PreparedImage, prepare_image
+from qwink.runtime.scheduler import Limits, Request, Scheduler
 from qwink.runtime.sequence import Sequence as Answer
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import (
@@ -22,18 +25,12 @@ from qwink.types import (
     Event,
     ImageSource,
     Message,
-    Patches,
-    Prompt,
     Result,
     SamplingParams,
     Task,
-    Usage,
 )
 
-PREFILL_CHUNK = 512  # tokens; bounds the memory of a long prompt's attention
-CAPACITY_STEP = 1024  # caches are opened in these sizes, so that they can be used again
 DEFAULT_CONTEXT = 16_384
-EMBEDDING_CACHE_BYTES = 256 << 20
 
 # What is asked when the user asks nothing.
 DEFAULT_QUESTIONS: dict[Task, str] = {
@@ -57,24 +54,57 @@ class Model:
     sampling: SamplingParams  # the model's own defaults
 
 
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """Most that the caches in memory hold."""
+
+    embedding_bytes: int = 256 << 20
+    prefix_bytes: int = 1 << 30
+
+
 class VLM:
-    """A resident model. Safe to use from several threads: they take turns, step by step."""
+    """A resident model. Safe to use from several threads, whose answers are made together."""
 
-    def __init__(self, model: Model, context: int | None = None) -> None:
-        """`context` limits prompt plus answer, in tokens.
+    def __init__(
+        self,
+        model: Model,
+        context: int | None = None,
+        limits: Limits | None = None,
+        caches: CacheLimits | None = None,
+        store: Store | None = None,
+    ) -> None:
+        """`context` limits prompt plus answer, in tokens; `store` keeps encoded images.
 
-        Raises OptionError if the model cannot take that many.
+        Raises OptionError if the model cannot take that many tokens.
         """
-        limit = model.engine.config.text.max_position_embeddings
-        if context is not None and not 1 < context <= limit:
-            raise OptionError(f"context is {context}; this model takes 2 to {limit} tokens")
-        self.context = context or min(limit, DEFAULT_CONTEXT)
+        most = model.engine.config.text.max_position_embeddings
+        if context is not None and not 1 < context <= most:
+            raise OptionError(f"context is {context}; this model takes 2 to {most} tokens")
+        self.context = context or min(most, DEFAULT_CONTEXT)
         self._model = model
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
-        self._embeddings: MemoryCache[EncodedImage] = MemoryCache(EMBEDDING_CACHE_BYTES)
-        self._turn = threading.Lock()  # one computation at a time
-        self._idle_caches: list[Any] = []
+        caches = caches or CacheLimits()
+        self.scheduler = Scheduler(
+            model.engine,
+            self.context,
+            limits or Limits(),
+            EmbeddingCache(caches.embedding_bytes, store),
+            PrefixCache(caches.prefix_bytes),
+        )
+        # The engine thread must not outlive the last reference to the model.
+        self._finalizer = weakref.finalize(self, self.scheduler.close, 0.0)
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Finish what is under way, for up to `timeout_s`, and let go of the model."""
+        self._finalizer.detach()
+        self.scheduler.close(timeout_s)
+
+    def __enter__(self) -> VLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def name(self) -> str:
@@ -101,7 +131,13 @@ class VLM:
         """
         watch = Stopwatch()
         prepared = prepare_image(image, question, _image_options(options), self.engine, watch)
-        return self._encode(prepared, watch)
+        if isinstance(prepared.content, EncodedImage):
+            return prepared.content
+        patches, embeddings = prepared.content, self.scheduler.embeddings
+        found = embeddings.get(prepared.key)
+        if found is not None:
+            return found
+        return self.scheduler.call(lambda: embeddings.put(self.engine.encode(patches)))
 
     def ask(
         self,
@@ -154,97 +190,59 @@ class VLM:
         self, messages: Sequence[Message], image_options: ImageOptions, sampling: SamplingParams
     ) -> Iterator[Event]:
         """Answer a whole conversation whose last turn is the user's. What `stream` is made of."""
+        request = self.prepare(messages, image_options, sampling)
+        inbox: SimpleQueue[Event | Exception] = SimpleQueue()
+        ticket = self.scheduler.submit(request, inbox.put)
+        try:
+            while True:
+                message = inbox.get()
+                if isinstance(message, Exception):
+                    raise message
+                yield message
+                if message.result is not None:
+                    return
+        finally:
+            ticket.cancel()  # whoever stops listening frees the slot
+
+    def prepare(
+        self,
+        messages: Sequence[Message],
+        image_options: ImageOptions,
+        sampling: SamplingParams,
+        num_logprobs: int | None = None,
+    ) -> Request:
+        """A conversation made ready for the scheduler: decode, resize, tokenise; no model work.
+
+        Raises ImageError, PromptError (ContextOverflow), OptionError.
+        """
         watch = Stopwatch()
         question = _last_question(messages)
-        prepared: list[PreparedImage] = []
+        images: dict[str, PreparedImage] = {}
 
-        def prepare(part: Any) -> Any:
+        def prepare_part(part: Any) -> Any:
             if isinstance(part, str):
                 return part
-            if isinstance(part, Picked):
-                part = part.source
-            image = prepare_image(part, question, image_options, self.engine, watch)
-            prepared.append(image)
-            return image
+            source = part.source if isinstance(part, Picked) else part
+            image = prepare_image(source, question, image_options, self.engine, watch)
+            return images.setdefault(image.key, image)
 
         turns = [
-            Message(message.role, tuple(prepare(part) for part in message.content))
+            Message(message.role, tuple(prepare_part(part) for part in message.content))
             for message in messages
         ]
-        merge_size = self.engine.config.vision.merge_size
-        prompt = build_prompt(turns, self.tokenizer, self._model.template, merge_size)
-        if len(prompt) >= self.context:
-            raise ContextOverflow(len(prompt), self.context - 1)
-        sampling = replace(
-            sampling, max_tokens=min(sampling.max_tokens, self.context - len(prompt))
+        with watch.stage("prefill"):
+            merge_size = self.engine.config.vision.merge_size
+            prompt = build_prompt(turns, self.tokenizer, self._model.template, merge_size)
+        check_context(prompt, self.context)
+        room = self.context - len(prompt)
+        sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
+        sequence = Answer(
+            prompt, sampling, self.tokenizer, self._forbidden, self._vocab_size, num_logprobs
         )
-        images = {image.key: self._encode(image, watch) for image in prepared}
-        warnings = tuple(dict.fromkeys(w for image in prepared for w in image.warnings))
-        yield from self._generate(prompt, images, sampling, watch, warnings)
-
-    def _encode(self, prepared: PreparedImage, watch: Stopwatch) -> EncodedImage:
-        if isinstance(prepared.content, Patches):
-            encoded = self._embeddings.get(prepared.key)
-            if encoded is None:
-                with self._turn, watch.stage("encode"):
-                    encoded = self.engine.encode(prepared.content)
-                self._embeddings.put(prepared.key, encoded)
-                return encoded
-        else:
-            encoded = prepared.content
-        watch.reused("encode")
-        return encoded
-
-    def _generate(
-        self,
-        prompt: Prompt,
-        images: dict[str, EncodedImage],
-        sampling: SamplingParams,
-        watch: Stopwatch,
-        warnings: tuple[str, ...],
-    ) -> Iterator[Event]:
-        engine = self.engine
-        answer = Answer(prompt, sampling, self.tokenizer, self._forbidden, self._vocab_size)
-        pieces: list[str] = []
-        cache = self._take_cache(len(prompt) + sampling.max_tokens)
-        try:
-            for start in range(0, len(prompt), PREFILL_CHUNK):
-                stop = min(start + PREFILL_CHUNK, len(prompt))
-                with self._turn, watch.stage("prefill"):
-                    hidden = engine.prefill(cache, 0, prompt, images, start, stop)
-            with self._turn, watch.stage("prefill"):
-                text = answer.accept(engine.logits(hidden[None])[0])
-            watch.first_token()
-            while True:
-                if text:
-                    pieces.append(text)
-                    with watch.suspended():
-                        yield Event(text)
-                if answer.finish_reason is not None:
-                    break
-                step = [answer.last_id], [answer.num_cached], [answer.position]
-                with self._turn, watch.stage("generate"):
-                    text = answer.accept(engine.decode(cache, 0, *step)[0])
-        finally:
-            self._idle_caches.append(cache)
-        usage = Usage(
-            prompt_tokens=len(prompt),
-            completion_tokens=len(answer.generated),
-            image_tokens=sum(span.length for span in prompt.images),
+        warnings = dict.fromkeys(w for image in images.values() for w in image.warnings)
+        return Request(
+            sequence, tuple(images.values()), sampling.max_tokens, self.name, watch, tuple(warnings)
         )
-        text, reason = "".join(pieces), answer.finish_reason
-        yield Event("", Result(text, reason, usage, watch.timings(), self.name, warnings))
-
-    def _take_cache(self, num_tokens: int) -> Any:
-        """A KV cache of one slot that holds `num_tokens`; an idle one if it is large enough."""
-        try:
-            cache = self._idle_caches.pop()
-        except IndexError:
-            cache = None
-        if cache is None or cache.capacity < num_tokens:
-            capacity = -(-num_tokens // CAPACITY_STEP) * CAPACITY_STEP
-            cache = self.engine.open_cache(1, min(capacity, self.context))
-        return cache
 
 
 class Conversation:
