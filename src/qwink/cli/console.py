@@ -17,7 +17,7 @@ import typer
 from qwink.errors import OptionError, QwinkError
 
 if TYPE_CHECKING:
-    from qwink.export.build import Progress
+    from qwink.export.identity import Progress
 
 # Spelt out here, and held against their sources by a test: those import NumPy, help should not.
 TaskName: TypeAlias = Literal["auto", "ocr", "document", "describe", "locate", "frame"]

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from qwink.errors import ArtifactError, CheckpointError
 from qwink.export.graph import Graph, WeightFile
+from qwink.export.identity import Progress, Report, artifact_id
 from qwink.export.recipe import Recipe
 from qwink.export.text import build_head, build_text, decode_schemes, uniform_schemes
 from qwink.export.vision import build_vision
@@ -37,26 +37,6 @@ from qwink.model.artifact import (
 )
 from qwink.model.config import ModelConfig, load_config
 from qwink.model.weights import Weights, fingerprint
-
-BUILDER_VERSION = 1  # raise it whenever the same checkpoint and recipe give other numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an export is: parameters done of all, and the part under way."""
-
-    done: int
-    total: int
-    part: str
-
-
-Report = Callable[[Progress], None]
-
-
-def artifact_id(source_fingerprint: str, recipe: Recipe) -> str:
-    """Names all that determines an artifact's numbers; 64 hex digits."""
-    parts = (FORMAT_VERSION, BUILDER_VERSION, source_fingerprint, recipe)
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def export(

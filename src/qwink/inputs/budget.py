@@ -129,6 +129,8 @@ def choose_budget(
         )
     chosen, why = (task, f"task {task}") if task != "auto" else _auto(question, picture)
     low, high = _TASK_PIXELS[chosen]
+    if limits[1] <= high:
+        low = limits[0]  # a small model: it was trained on small pictures, as they are
     if max_pixels is not None:
         high = max_pixels
     elif min_pixels is not None:

@@ -30,6 +30,7 @@ COPIED_FILES = (
     "chat_template.jinja",
     "chat_template.json",
 )
+PARTS = ("vision", "prefill", "decode", "head")
 _STORED = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
 
 
@@ -80,6 +81,8 @@ class Manifest:
             table = values[key]
             values[key] = TableInfo(table["file"], table["dtype"], tuple(table["shape"]))
         values["files"] = {name: FileInfo(**info) for name, info in values["files"].items()}
+        if set(values["graphs"]) != set(PARTS):
+            raise ValueError("graphs")
         return cls(**values)
 
 
@@ -128,8 +131,11 @@ class Artifact:
     def check(self) -> None:
         """Hash every file. Raises ArtifactError for one that is not as written."""
         for name, info in self.manifest.files.items():
-            with (self.folder / name).open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                with (self.folder / name).open("rb") as file:
+                    found = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise ArtifactError(f"{self.folder / name}: {error.strerror}") from None
             if found != info.sha256:
                 raise ArtifactError(f"{self.folder / name}: damaged; export the checkpoint again")
 

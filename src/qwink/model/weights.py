@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwink.errors import CheckpointError
+from qwink.model.artifact import COPIED_FILES
 from qwink.model.config import ModelConfig
 from qwink.model.fields import Fields, is_lfs_pointer
 
@@ -286,8 +287,9 @@ def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 def fingerprint(folder: Path | str) -> str:
     """A stable id of a checkpoint, 64 hex digits, without reading gigabytes.
 
-    SHA-256 over config.json, and of each weight file its name, size, header and the first
-    16 KiB of every tensor. A change elsewhere in a tensor goes unnoticed, but a retrained or merged
+    SHA-256 over config.json and the other small files (preprocessor, tokenizer, chat template,
+    generation defaults), and of each weight file its name, size, header and the first 16 KiB of
+    every tensor. A change elsewhere in a tensor goes unnoticed, but a retrained or merged
     checkpoint changes tensors throughout. Raises CheckpointError as Weights does.
     """
     folder = Path(folder)
@@ -296,7 +298,11 @@ def fingerprint(folder: Path | str) -> str:
     def add(data: bytes) -> None:
         digest.update(len(data).to_bytes(8, "little") + data)  # so that parts cannot run together
 
-    add(Fields.read(folder / "config.json").path.read_bytes())
+    Fields.read(folder / "config.json")
+    for name in COPIED_FILES:
+        if (folder / name).is_file():
+            add(name.encode())
+            add((folder / name).read_bytes())
     for path in sorted(_weight_files(folder)[0]):
         file = _File(path)
         add(path.name.encode())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 from qwink.engine.onnx import OnnxEngine
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
-from qwink.export.build import Report, artifact_id, export
+from qwink.export.identity import Report, artifact_id
 from qwink.export.recipe import Recipe, get_recipe
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
@@ -94,11 +95,11 @@ def _exported(checkpoint: Path, name: str, settings: Settings, report: Report) -
     recipe = get_recipe(name)
     out = artifact_folder(checkpoint, recipe, settings)
     if out.is_dir():
-        try:
+        with suppress(ArtifactError):  # damaged, or of an older format: make it anew
             return Artifact.load(out)
-        except ArtifactError:  # damaged, or of an older format: make it anew
-            return export(checkpoint, out, recipe, report, overwrite=True)
-    return export(checkpoint, out, recipe, report)
+    from qwink.export.build import export  # what only an export needs takes a while to import
+
+    return export(checkpoint, out, recipe, report, overwrite=True)
 
 
 def _from_hub_cache(model: str, settings: Settings) -> Path:
