@@ -1,0 +1,167 @@
+"""What the caches and continuous batching gain on a full-size artifact, measured in one run.
+
+    python -m benchmarks.serving ARTIFACT
+
+Figures, all at the scheduler, without HTTP:
+- first token of a question about a new picture, of a second question about it (same prompt
+  prefix), and of the same picture under another system prompt (only its encoding is reused);
+- tokens per second of 1, 4 and 8 streams together;
+- the longest gap between two tokens of a running stream while another user's picture is encoded
+  and prefilled, against one run of the vision encoder.
+Writes JSON to benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import threading
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.speed import RESULTS, hardware
+from qwink.runtime.models import load
+from qwink.runtime.vlm import VLM
+from qwink.types import Result
+
+SIZE = 448
+OPTIONS: dict[str, Any] = {"min_pixels": SIZE * SIZE, "max_pixels": SIZE * SIZE}
+
+
+def picture(seed: int) -> Any:
+    """A fresh [448, 448, 3] picture."""
+    rng = np.random.default_rng(seed)
+    small = rng.integers(0, 256, (14, 14, 3), dtype=np.uint8)
+    return np.kron(small, np.ones((32, 32, 1), np.uint8))
+
+
+def ask(vlm: VLM, image: Any, question: str, tokens: int, system: str | None = None) -> Result:
+    # Random weights would end or loop: temperature keeps them talking, bans are left as they are.
+    return vlm.ask(
+        [image], question, system=system, max_tokens=tokens, temperature=1.0, seed=1, **OPTIONS
+    )
+
+
+def first_tokens(vlm: VLM, rounds: int) -> dict[str, Any]:
+    rows: dict[str, list[float]] = {"new": [], "second_question": [], "other_system_prompt": []}
+    for number in range(rounds):
+        image = picture(1000 + number)
+        for kind, question, system in (
+            ("new", "What is shown in this picture?", None),
+            ("second_question", "Which colours does it have, from left to right?", None),
+            ("other_system_prompt", "What is shown in this picture?", "Answer in one word."),
+        ):
+            result = ask(vlm, image, question, 1, system)
+            rows[kind].append(result.timings.first_token_ms)
+            print(kind, round(rows[kind][-1]), result.usage, file=sys.stderr, flush=True)
+    medians = {kind: round(statistics.median(values), 1) for kind, values in rows.items()}
+    faster = {
+        kind: round(
+            statistics.median(a / b for a, b in zip(rows["new"], rows[kind], strict=True)), 2
+        )
+        for kind in ("second_question", "other_system_prompt")
+    }
+    return {"first_token_ms": medians, "times_faster_than_new": faster}
+
+
+def throughput(vlm: VLM, tokens: int) -> dict[str, Any]:
+    rates: dict[str, float] = {}
+    encoded = [vlm.encode(picture(seed), **OPTIONS) for seed in range(8)]
+    for streams in (1, 4, 8):
+        stamps: list[list[float]] = [[] for _ in range(streams)]
+
+        def run(index: int, stamps: list[list[float]] = stamps) -> None:
+            for _ in vlm.stream(
+                [encoded[index]],
+                f"Tell a story about it, number {index}.",
+                max_tokens=tokens,
+                temperature=1.0,
+                seed=index,
+            ):
+                stamps[index].append(time.perf_counter())
+
+        before = vlm.scheduler.num_generated
+        threads = [threading.Thread(target=run, args=(index,)) for index in range(streams)]
+        for thread in threads:
+            thread.start()
+        # Count while all run together: from the last one's start to the first one's end.
+        while any(not each for each in stamps):
+            time.sleep(0.005)
+        start, count = time.perf_counter(), vlm.scheduler.num_generated
+        while all(thread.is_alive() for thread in threads):
+            time.sleep(0.005)
+        spent = time.perf_counter() - start
+        rates[str(streams)] = round((vlm.scheduler.num_generated - count) / spent, 2)
+        for thread in threads:
+            thread.join()
+        print(streams, rates[str(streams)], before, file=sys.stderr, flush=True)
+    return {
+        "tokens_per_second": rates,
+        "times_one_stream": {k: round(v / rates["1"], 2) for k, v in rates.items()},
+    }
+
+
+def longest_gap(vlm: VLM, rounds: int) -> dict[str, Any]:
+    """Milliseconds between tokens of one stream while newcomers with pictures arrive."""
+    gaps, encodes = [], []
+    for number in range(rounds):
+        stamps: list[float] = []
+        arrived = threading.Event()
+
+        def run(stamps: list[float] = stamps, arrived: threading.Event = arrived) -> None:
+            options: dict[str, Any] = {"max_tokens": 60, "temperature": 1.0, "seed": 5}
+            for event in vlm.stream(None, "Tell a long story.", **options):
+                if event.text:
+                    stamps.append(time.perf_counter())
+                    if len(stamps) == 5:
+                        arrived.set()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        arrived.wait()
+        result = ask(vlm, picture(5000 + number), "What is shown in this picture?", 1)
+        encodes.append(result.timings.encode_ms)
+        thread.join()
+        gaps.append(float(np.diff(stamps).max()) * 1e3)
+    return {
+        "longest_gap_ms": round(statistics.median(gaps), 1),
+        "encode_ms": round(statistics.median(encodes), 1),
+        "gap_over_encode": round(
+            statistics.median(g / e for g, e in zip(gaps, encodes, strict=True)), 2
+        ),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("artifact")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--out", type=Path, default=RESULTS / "serving.json")
+    args = parser.parse_args()
+    with load(args.artifact, threads=args.threads) as vlm:
+        ask(vlm, picture(1), "Warm up.", 2)
+        result = {
+            "work": f"{SIZE}x{SIZE} pictures, 196 visual tokens each",
+            "artifact": Path(args.artifact).name,
+            "threads": args.threads,
+            "rounds": args.rounds,
+            "hardware": hardware(),
+            "versions": {name: version(name) for name in ("qwink", "onnxruntime", "numpy")},
+            "reuse": first_tokens(vlm, args.rounds),
+            "batching": throughput(vlm, args.tokens),
+            "fairness": longest_gap(vlm, args.rounds),
+        }
+    args.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps({k: result[k] for k in ("reuse", "batching", "fairness")}))
+
+
+if __name__ == "__main__":
+    main()

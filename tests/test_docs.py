@@ -1,0 +1,53 @@
+"""The documentation keeps up with the code."""
+
+import re
+from pathlib import Path
+
+import qwink
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "qwink"
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def test_architecture_names_every_module() -> None:
+    page = read("docs/architecture.md")
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = path.relative_to(PACKAGE).with_suffix("").as_posix()
+        if path.stem.startswith("_"):
+            continue
+        folder = f"`{module.split('/')[0]}/*`"
+        assert f"`{module}`" in page or folder in page, f"docs/architecture.md lacks {module}"
+
+
+def test_architecture_names_no_module_that_is_gone() -> None:
+    for module in re.findall(r"^\| `([a-z_/]+)` \|", read("docs/architecture.md"), re.MULTILINE):
+        assert (PACKAGE / f"{module}.py").is_file() or (PACKAGE / module).is_dir(), module
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_changelog_has_a_place_for_this_version() -> None:
+    released = "dev" not in qwink.__version__
+    heading = f"## {qwink.__version__}" if released else "## Unreleased"
+    assert heading in read("CHANGELOG.md")
+
+
+def test_readme_names_only_commands_and_recipes_that_exist() -> None:
+    from qwink.cli import app
+    from qwink.export.recipe import RECIPES
+
+    readme = read("README.md")
+    commands = {
+        info.name or info.callback.__name__ for info in app.registered_commands if info.callback
+    }
+    assert set(re.findall(r"^qwink (\w+)", readme, re.MULTILINE)) <= commands
+    assert set(re.findall(r"--recipe (\w+)", readme)) <= set(RECIPES)
