@@ -28,7 +28,9 @@ class QwinkError(Exception):
 
 
 class ImageError(QwinkError):
-    """The picture cannot be used."""
+    """The picture cannot be used. `index` tells which of a conversation's it is, from 0."""
+
+    index: int | None = None
 
 
 class ImageTooLarge(ImageError):

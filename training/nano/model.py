@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 class NanoConfig:
     """Sizes of the network; everything else follows the architecture."""
 
-    vocab_size: int = 272
+    vocab_size: int = 416
     hidden_size: int = 192
     intermediate_size: int = 576
     layers: int = 4
@@ -94,7 +94,27 @@ def text_angles(positions: Tensor, config: NanoConfig) -> Tensor:
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the two halves of the last axis of x (..., S, head_dim)."""
     a, b = x.chunk(2, -1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """Attention over (B, heads, S, head_dim), spelt out.
+
+    The fused CPU kernel's backward pass is several times slower at these lengths.
+    """
+    batch, heads, length, dim = q.shape
+    mask = torch.zeros(length, length, dtype=q.dtype, device=q.device)
+    if causal:
+        mask = mask.masked_fill(torch.ones_like(mask, dtype=torch.bool).triu(1), float("-inf"))
+    scores = torch.baddbmm(mask, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=dim**-0.5)
+    out = scores.softmax(-1, dtype=scores.dtype) @ v.flatten(0, 1)
+    return out.view(batch, heads, length, dim)
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """SiLU of the gate times the rest."""
+    return F.silu(gate) * up
 
 
 class RMSNorm(nn.Module):
@@ -123,7 +143,7 @@ class VisionAttention(nn.Module):
         batch, length, size = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         q, k, v = qkv.unbind(0)
-        y = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v)
+        y = attend(rotate(q, cos, sin), rotate(k, cos, sin), v, causal=False)
         out: Tensor = self.proj(y.transpose(1, 2).reshape(batch, length, size))
         return out
 
@@ -233,7 +253,7 @@ class TextAttention(nn.Module):
         k = rotate(self.k_norm(self.k_proj(x).view(shape)).transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(shape).transpose(1, 2)
         k, v = (t.repeat_interleave(self.groups, 1) for t in (k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = attend(q, k, v, causal=True)
         out: Tensor = self.o_proj(y.transpose(1, 2).reshape(batch, length, -1))
         return out
 
@@ -249,7 +269,7 @@ class TextMLP(nn.Module):
         self.down_proj = nn.Linear(inner, size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(swiglu(self.gate_proj(x), self.up_proj(x)))
         return out
 
 
@@ -282,14 +302,19 @@ class TextModel(nn.Module):
         self, ids: Tensor, slots: Tensor, features: Features, cos: Tensor, sin: Tensor
     ) -> Tensor:
         """ids (B, L), slots (B, L): index of the visual token there, or -1."""
-        at_image = (slots >= 0)[..., None]
-        index = slots.clamp(min=0)[..., None].expand(-1, -1, features.tokens.shape[-1])
-        x = self.embed_tokens(ids)
-        x = torch.where(at_image, features.tokens.gather(1, index).to(x.dtype), x)
+        last = features.tokens.shape[1]
+        index = torch.where(slots < 0, last, slots)[..., None]
+        index = index.expand(-1, -1, features.tokens.shape[-1])
+
+        def spread(x: Tensor) -> Tensor:
+            return F.pad(x, (0, 0, 0, 1)).gather(1, index)
+
+        x = self.embed_tokens(ids).to(features.tokens.dtype)
+        x = torch.where((slots >= 0)[..., None], spread(features.tokens), x)
         for number, layer in enumerate(self.layers):
             x = layer(x, cos, sin)
             if number < len(features.deepstack):
-                x = x + features.deepstack[number].gather(1, index).to(x.dtype) * at_image
+                x = x + spread(features.deepstack[number])
         out: Tensor = self.norm(x)
         return out
 
@@ -325,9 +350,7 @@ class Nano(nn.Module):
     def read(self, ids: Tensor, positions: Tensor, slots: Tensor, features: Features) -> Tensor:
         """Last hidden states (B, L, D); positions (3, B, L)."""
         angles = text_angles(positions, self.config)[:, None]
-        out: Tensor = self.model.language_model(
-            ids, slots, features, angles.cos(), angles.sin()
-        )
+        out: Tensor = self.model.language_model(ids, slots, features, angles.cos(), angles.sin())
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -341,9 +364,7 @@ class Teacher(nn.Module):
     def __init__(self, config: NanoConfig, slots: int, symbols: int) -> None:
         super().__init__()
         self.symbols = symbols
-        self.heads = nn.ModuleList(
-            nn.Linear(config.hidden_size, slots * symbols) for _ in range(2)
-        )
+        self.heads = nn.ModuleList(nn.Linear(config.hidden_size, slots * symbols) for _ in range(2))
 
     def forward(self, features: Features, cells: Tensor) -> Tensor:
         """Loss against cells (B, V, slots); symbol 0 is "nothing" and weighs little."""

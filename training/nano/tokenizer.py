@@ -1,9 +1,21 @@
-"""The tokenizer and chat template: bytes as tokens, and Qwen's special tokens."""
+"""The tokenizer: bytes, a few merges for the words of questions, Qwen's special tokens."""
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from functools import lru_cache
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
+
+from .questions import asked
 
 SPECIALS = (
     "<|endoftext|>",
@@ -21,17 +33,67 @@ SPECIALS = (
     "<|image_pad|>",
     "<|video_pad|>",
 )
-IDS = {name: 256 + index for index, name in enumerate(SPECIALS)}
+MERGES = 140
+FIRST = 256 + MERGES
+IDS = {name: FIRST + index for index, name in enumerate(SPECIALS)}
 END, START, STOP = IDS["<|endoftext|>"], IDS["<|im_start|>"], IDS["<|im_end|>"]
 IMAGE, VIDEO = IDS["<|image_pad|>"], IDS["<|video_pad|>"]
 VISION_START, VISION_END = IDS["<|vision_start|>"], IDS["<|vision_end|>"]
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
-def encode(text: str) -> list[int]:
-    """Ids of plain text without special tokens: its UTF-8 bytes."""
+def alphabet() -> list[str]:
+    """The printable stand-in of each byte, as GPT-2 chose them."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return [chr(byte if byte in shown else 256 + hidden.index(byte)) for byte in range(256)]
+
+
+def assemble(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> Tokenizer:
+    """A tokenizer with Qwen's normaliser, splitting and byte-level decoding."""
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(SPLIT), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+@lru_cache(maxsize=1)
+def build() -> Tokenizer:
+    """The tokenizer; a byte's id is its value, so an answer may be spelt in bytes."""
+    letters = alphabet()
+    plain = {letter: byte for byte, letter in enumerate(letters)}
+    learner = assemble(plain, [])
+    trainer = trainers.BpeTrainer(
+        vocab_size=FIRST, min_frequency=1, initial_alphabet=letters, show_progress=False
+    )
+    learner.train_from_iterator(asked(), trainer)
+    pairs = [(a, b) for a, b in json.loads(learner.to_str())["model"]["merges"]]
+    vocabulary = plain | {a + b: 256 + index for index, (a, b) in enumerate(pairs)}
+    tokenizer = assemble(vocabulary, pairs)
+    tokenizer.add_special_tokens([
+        AddedToken(name, special=True, normalized=False) for name in SPECIALS
+    ])  # fmt: skip
+    return tokenizer
+
+
+@lru_cache(maxsize=4096)
+def encode(text: str) -> tuple[int, ...]:
+    """Ids of a text; names of special tokens become those."""
+    return tuple(build().encode(text, add_special_tokens=False).ids)
+
+
+def spell(text: str) -> list[int]:
+    """Ids of an answer: its UTF-8 bytes."""
     return list(text.encode())
 
 
 def decode(ids: Sequence[int]) -> str:
-    """Plain text of ids; special tokens are dropped."""
-    return bytes(i for i in ids if i < 256).decode(errors="replace")
+    """Text of ids; special tokens are dropped."""
+    return build().decode(list(ids), skip_special_tokens=True)

@@ -18,6 +18,8 @@ from qwink.cli.ask import ask
 from qwink.cli.console import exit_codes
 from qwink.cli.export import export
 from qwink.cli.models import models
+from qwink.cli.pull import pull
+from qwink.cli.serve import serve
 
 
 class _Commands(TyperGroup):
@@ -39,6 +41,8 @@ app = typer.Typer(
 app.command()(ask)
 app.command()(export)
 app.command()(models)
+app.command()(pull)
+app.command()(serve)
 
 
 def _show_version(wanted: bool) -> None:

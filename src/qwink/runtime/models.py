@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from qwink.cache.embeddings import Store
 from qwink.engine.onnx import OnnxEngine
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
 from qwink.export.identity import Report, artifact_id
@@ -16,7 +18,8 @@ from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
 from qwink.model.config import load_generation_defaults
 from qwink.model.weights import fingerprint
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.scheduler import Limits
+from qwink.runtime.vlm import VLM, CacheLimits, Model
 from qwink.settings import Settings
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -28,6 +31,9 @@ def load(
     recipe: str | None = None,
     threads: int | None = None,
     context: int | None = None,
+    limits: Limits | None = None,
+    caches: CacheLimits | None = None,
+    store: Store | None = None,
     settings: Settings | None = None,
     report: Report = lambda _: None,
 ) -> VLM:
@@ -36,7 +42,8 @@ def load(
     `model` is "nano", an artifact folder, a checkpoint folder (exported on first use, which
     `report` follows), or a hub id whose checkpoint is on this machine. `recipe` names how it
     computes (see `qwink.export.recipe`), `threads` defaults to the physical cores, `context`
-    limits prompt plus answer in tokens.
+    limits prompt plus answer in tokens. `limits` and `caches` bound what runs and is kept at
+    once; `store` keeps encoded images beyond this process.
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError.
     """
     settings = settings or Settings.from_environment()
@@ -54,6 +61,9 @@ def load(
             load_generation_defaults(folder).sampling(),
         ),
         context,
+        limits,
+        caches,
+        store,
     )
 
 
@@ -85,6 +95,11 @@ def find_folder(model: str | Path, settings: Settings) -> Path:
     return folder if folder.is_dir() else _from_hub_cache(str(model), settings)
 
 
+def checkpoint_folder(hub_id: str, settings: Settings) -> Path:
+    """Where a checkpoint belongs that comes from a hub."""
+    return settings.checkpoints / hub_id.replace("/", "--")
+
+
 def artifact_folder(checkpoint: Path, recipe: Recipe, settings: Settings) -> Path:
     """Where in the cache the artifact of a checkpoint belongs. Raises CheckpointError."""
     identity = artifact_id(fingerprint(checkpoint), recipe)
@@ -97,14 +112,19 @@ def _exported(checkpoint: Path, name: str, settings: Settings, report: Report) -
     if out.is_dir():
         with suppress(ArtifactError):  # damaged, or of an older format: make it anew
             return Artifact.load(out)
+        if not is_artifact(out):  # without its manifest, an export would not replace it
+            shutil.rmtree(out, ignore_errors=True)
     from qwink.export.build import export  # what only an export needs takes a while to import
 
     return export(checkpoint, out, recipe, report, overwrite=True)
 
 
 def _from_hub_cache(model: str, settings: Settings) -> Path:
-    """The folder in which Hugging Face's tools keep a checkpoint, if it is there."""
+    """The folder in which `qwink pull`, or Hugging Face's tools, keep a checkpoint."""
     if _HUB_ID.fullmatch(model):
+        pulled = checkpoint_folder(model, settings)
+        if pulled.is_dir():
+            return pulled
         repository = settings.hub_cache / f"models--{model.replace('/', '--')}"
         try:
             revision = (repository / "refs" / "main").read_text("utf-8").strip()
@@ -113,8 +133,8 @@ def _from_hub_cache(model: str, settings: Settings) -> Path:
         if revision and (repository / "snapshots" / revision).is_dir():
             return repository / "snapshots" / revision
         raise ModelNotFound(
-            f"{model} is not on this machine; download its files into a folder "
-            "(huggingface-cli download, or modelscope download) and give that folder as the model"
+            f"{model} is not on this machine; download it with 'qwink pull {model}', "
+            "or give a folder with its files as the model"
         )
     raise ModelNotFound(
         f"no model {model!r}; give 'nano', a folder with a checkpoint or artifact, "

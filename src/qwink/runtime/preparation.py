@@ -6,7 +6,7 @@ import base64
 import binascii
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from qwink.engine.base import Engine, image_key
@@ -18,16 +18,23 @@ from qwink.model.config import ModelConfig
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import EncodedImage, Grid, Patches, Picture, Task
 
+if TYPE_CHECKING:
+    from qwink.inputs.fetch import FetchPolicy
+
 
 @dataclass(frozen=True, slots=True)
 class ImageOptions:
-    """How images are sized. Areas in pixels; None leaves them to the task."""
+    """How images are sized. Areas in pixels; None leaves them to the task.
+
+    `fetch_policy` says which URLs are fetched; None: none.
+    """
 
     task: Task = "auto"
     min_pixels: int | None = None
     max_pixels: int | None = None
     resample: Resample = "bicubic"
     max_image_pixels: int = MAX_IMAGE_PIXELS
+    fetch_policy: FetchPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +65,7 @@ def prepare_image(
         picture, budget = source, _budget(question, options, config, source)
     else:
         with watch.stage("fetch"):
-            opened = open_image(_fetch(source), options.max_image_pixels)
+            opened = open_image(_fetch(source, options.fetch_policy), options.max_image_pixels)
         with watch.stage("decode"):
             picture, budget = _decode(opened, question, options, config)
     watch.note(budget.reason)
@@ -99,8 +106,8 @@ def _decode(
     return picture, _budget(question, options, config, picture) if undecided else budget
 
 
-def _fetch(source: Any) -> Any:
-    """Data URLs are unpacked here; other URLs need the server's fetcher."""
+def _fetch(source: Any, policy: FetchPolicy | None) -> Any:
+    """Data URLs are unpacked; other URLs are fetched only where a policy allows it."""
     text = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     if not isinstance(text, str):
         return source
@@ -108,6 +115,10 @@ def _fetch(source: Any) -> Any:
     if scheme == "data":
         return _unpack_data_url(text)
     if scheme in ("http", "https"):
+        if policy is not None:
+            from qwink.inputs.fetch import fetch  # brings an HTTP client, which few need
+
+            return fetch(text, policy)
         raise FetchError("URLs are not fetched here; download the picture and pass its path")
     return source
 

@@ -377,14 +377,20 @@ class Scheduler:
             [sequence.position for sequence in sequences],
         )
         spent = time.perf_counter() - start
+        outcomes: list[str | QwinkError] = []
         for ticket, sequence, row in zip(batch, sequences, logits, strict=True):
             ticket.request.watch.add("generate", spent)
             try:
-                text = sequence.accept(row)
+                outcomes.append(sequence.accept(row))
             except QwinkError as error:
-                self._fail(ticket, error)
-                continue
-            self._progress(ticket, text)
+                outcomes.append(error)
+        # Whoever leaves has another moved into its slot, with the tokens that one has accepted:
+        # so nobody leaves before all have.
+        for ticket, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, QwinkError):
+                self._fail(ticket, outcome)
+            else:
+                self._progress(ticket, outcome)
 
     def _progress(self, ticket: Ticket, text: str) -> None:
         """Pass new text on; finish the request if it is done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,7 +13,7 @@ from qwink.cache.embeddings import EmbeddingCache, Store
 from qwink.cache.prefix import PrefixCache
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
-from qwink.errors import OptionError, PromptError
+from qwink.errors import ImageError, OptionError, PromptError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
@@ -210,26 +211,36 @@ class VLM:
         image_options: ImageOptions,
         sampling: SamplingParams,
         num_logprobs: int | None = None,
+        watch: Stopwatch | None = None,
     ) -> Request:
         """A conversation made ready for the scheduler: decode, resize, tokenise; no model work.
 
+        An image is sized for the text of its own turn, not of later ones, so that it stays the
+        same as the conversation goes on. `watch` may have been running for a while.
         Raises ImageError, PromptError (ContextOverflow), OptionError.
         """
-        watch = Stopwatch()
-        question = _last_question(messages)
+        watch = watch or Stopwatch()
         images: dict[str, PreparedImage] = {}
+        numbers = itertools.count()
 
-        def prepare_part(part: Any) -> Any:
+        def prepare_part(part: Any, question: str) -> Any:
             if isinstance(part, str):
                 return part
-            source = part.source if isinstance(part, Picked) else part
-            image = prepare_image(source, question, image_options, self.engine, watch)
+            number = next(numbers)
+            picked = part if isinstance(part, Picked) else Picked(part)
+            options = picked.options or image_options
+            try:
+                image = prepare_image(picked.source, question, options, self.engine, watch)
+            except ImageError as error:
+                error.index = number
+                raise
             return images.setdefault(image.key, image)
 
-        turns = [
-            Message(message.role, tuple(prepare_part(part) for part in message.content))
-            for message in messages
-        ]
+        turns = []
+        for message in messages:
+            question = _text(message)
+            parts = [prepare_part(part, question) for part in message.content]
+            turns.append(Message(message.role, tuple(parts)))
         with watch.stage("prefill"):
             merge_size = self.engine.config.vision.merge_size
             prompt = build_prompt(turns, self.tokenizer, self._model.template, merge_size)
@@ -282,9 +293,13 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picked:
-    """An image source in a message: a path is a string, and strings are text."""
+    """An image source in a message: a path is a string, and strings are text.
+
+    `options` take the place of those for all images.
+    """
 
     source: ImageSource
+    options: ImageOptions | None = None
 
 
 def as_list(images: ImageSource | Sequence[ImageSource] | None) -> list[Any]:
@@ -319,9 +334,8 @@ def _as_dict(options: ImageOptions) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in fields(ImageOptions)}
 
 
-def _last_question(messages: Sequence[Message]) -> str:
-    texts = [part for part in messages[-1].content if isinstance(part, str)] if messages else []
-    return "\n".join(texts)
+def _text(message: Message) -> str:
+    return "\n".join(part for part in message.content if isinstance(part, str))
 
 
 def _last(events: Iterator[Event]) -> Result:

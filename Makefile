@@ -1,0 +1,68 @@
+# One word per chore; `make` alone lists them.
+
+PYTHON ?= python3
+IMAGE ?= examples/receipt-line.png
+Q ?= What is the total?
+# To the shell as they are, whatever quotes they hold.
+export IMAGE Q
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# For an environment that another tool made, or whose making was interrupted.
+HAS_PIP := $(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip >/dev/null
+RUNTIME := $(VENV)/.installed-runtime
+DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help ask test check fix docs clean
+.DELETE_ON_ERROR:
+
+help: ## list these words
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 14
+
+ask: $(RUNTIME) ## answer a question about a picture: make ask IMAGE=photo.jpg Q='What is this?'
+	@$(BIN)/qwink ask "$$IMAGE" --question "$$Q"
+
+test: check ## run all checks and tests
+	@$(BIN)/python -m pytest
+
+check: $(DEV) ## check style and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+fix: $(DEV) ## repair and format what can be
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+docs: $(DEV) ## write docs/cli.md anew
+	@$(BIN)/python scripts/make_cli_docs.py
+
+clean: ## remove what these chores made, .venv included
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An editable install: it is done again only when the project's metadata changes.
+$(RUNTIME): pyproject.toml | $(BIN)/python
+	@$(HAS_PIP)
+	@echo "installing qwink into $(VENV) ..."
+	@$(PIP) install --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@$(HAS_PIP)
+	@echo "installing qwink and its development tools into $(VENV) ..."
+	@$(PIP) install --editable '.[dev]'
+	@touch $@ $(RUNTIME)
+
+$(BIN)/python:
+	@command -v '$(PYTHON)' >/dev/null || \
+		{ echo "$(PYTHON) is not here; name another, as in: make test PYTHON=python3.12" >&2; exit 1; }
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "qwink needs Python 3.11 or newer, this is $$('$(PYTHON)' --version);" \
+			"name another, as in: make test PYTHON=python3.12" >&2; exit 1; }
+	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu:" \
+			"sudo apt install python3-venv" >&2; exit 1; }
+	@'$(PYTHON)' -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }

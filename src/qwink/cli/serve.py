@@ -1,0 +1,192 @@
+"""`qwink serve`: answer over HTTP, as OpenAI's API does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qwink.cli.console import RecipeName
+from qwink.errors import OptionError
+
+
+def serve(
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on; by default 127.0.0.1: this machine only."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="N", help="Port; 0 takes a free one; by default 8000.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="REF", help="As for qwink ask; by default $QWINK_MODEL, else nano."),
+    ] = None,
+    recipe: Annotated[
+        RecipeName | None, typer.Option(help="How the model computes, see qwink models.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="Threads; by default one a core.")
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
+    ] = None,
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="What clients call the model; may be repeated."),
+    ] = None,
+    warm: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="System prompt to prepare at start; may be repeated."),
+    ] = None,
+    max_running: Annotated[
+        int | None, typer.Option(metavar="N", help="Answers generated together; by default 8.")
+    ] = None,
+    max_waiting: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Requests that may wait; further ones get 429. [64]"),
+    ] = None,
+    request_timeout: Annotated[
+        float | None, typer.Option(metavar="S", help="Longest time for an answer; by default 600.")
+    ] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Time that answers get to end when stopped. [30]"),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="API keys, one a line; clients must send one of them. Keys can also be in "
+            "$QWINK_API_KEYS, separated by commas.",
+        ),
+    ] = None,
+    open_metrics: Annotated[
+        bool | None,
+        typer.Option("--open-metrics/--no-open-metrics", help="/metrics without a key. [open]"),
+    ] = None,
+    allow_url_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Fetch pictures from this host; may be repeated."),
+    ] = None,
+    allow_public_urls: Annotated[
+        bool | None,
+        typer.Option("--allow-public-urls", help="Fetch pictures from any public host."),
+    ] = None,
+    fetch_timeout: Annotated[
+        float | None, typer.Option(metavar="S", help="Longest time for a fetch; by default 15.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Let pages of this site ask (CORS); repeatable."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Accept requests to this name of the server (a proxy's), though it listens on "
+            "this machine only and has no keys; may be repeated.",
+        ),
+    ] = None,
+    max_body_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest request, in MiB; by default 64.")
+    ] = None,
+    body_timeout: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="For a request's body, plus 1 s each 32 kB. [15]"),
+    ] = None,
+    send_timeout: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="For a client to take what it is sent. [60]"),
+    ] = None,
+    uploads_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Uploaded pictures kept in memory. [256]")
+    ] = None,
+    embeddings_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Encoded images kept in memory. [256]")
+    ] = None,
+    prefixes_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Earlier prompts kept in memory. [1024]")
+    ] = None,
+    disk_cache: Annotated[
+        bool | None,
+        typer.Option("--disk-cache/--no-disk-cache", help="Keep encoded images on disk. [yes]"),
+    ] = None,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where; by default in the cache folder ($QWINK_HOME)."),
+    ] = None,
+    disk_cache_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest disk cache, in MiB. [4096]")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file with any of these options, as --print-config"),
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the effective options as TOML; no keys.")
+    ] = False,
+) -> None:
+    """Answer over HTTP, as OpenAI's API does: POST /v1/chat/completions.
+
+    Options also come from the environment (QWINK_PORT for --port) and a TOML file (port = 8000);
+    flags win over the environment, that over the file.
+
+    \b
+    Examples:
+      qwink serve
+      qwink serve --host 0.0.0.0 --api-key-file keys.txt
+      qwink serve --config qwink.toml --print-config
+    """
+    given = {
+        "host": host,
+        "port": port,
+        "model": model,
+        "recipe": recipe,
+        "threads": threads,
+        "context": context,
+        "served_model_name": _tuple(served_model_name),
+        "warm": _tuple(warm),
+        "max_running": max_running,
+        "max_waiting": max_waiting,
+        "request_timeout": request_timeout,
+        "grace": grace,
+        "api_key_file": api_key_file,
+        "open_metrics": open_metrics,
+        "allow_url_host": _tuple(allow_url_host),
+        "allow_public_urls": allow_public_urls,
+        "fetch_timeout": fetch_timeout,
+        "allow_origin": _tuple(allow_origin),
+        "allow_host": _tuple(allow_host),
+        "max_body_mb": max_body_mb,
+        "body_timeout": body_timeout,
+        "send_timeout": send_timeout,
+        "uploads_mb": uploads_mb,
+        "embeddings_mb": embeddings_mb,
+        "prefixes_mb": prefixes_mb,
+        "disk_cache": disk_cache,
+        "cache_dir": cache_dir,
+        "disk_cache_mb": disk_cache_mb,
+    }
+    from qwink.server.options import resolve
+    from qwink.settings import Settings, environment
+
+    options = resolve(given, environment(), config)
+    if print_config:
+        typer.echo(options.as_toml(), nl=False)
+        return
+    try:
+        from qwink.server.run import serve as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "qwink":
+            raise
+        raise OptionError(
+            f"the server needs {error.name}; install it with: pip install 'qwink[serve]'"
+        ) from None
+    run(options, Settings.from_environment(), typer.echo)
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return tuple(values) if values else None

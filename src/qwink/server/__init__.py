@@ -1,0 +1,1 @@
+"""The HTTP server. Its web framework comes with `pip install qwink[serve]`."""

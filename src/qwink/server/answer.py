@@ -1,0 +1,136 @@
+"""Events of an answer as OpenAI's JSON: a whole completion, or chunks of one."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from qwink.inputs.tokenizer import Tokenizer
+from qwink.types import Event, Result, TokenLogprob
+
+_LEAST_LOGPROB = -9999.0  # OpenAI's stand-in for minus infinity, which JSON lacks
+
+
+class Answer:
+    """One answer in the making, in the shape its client asked for."""
+
+    def __init__(
+        self, model: str, tokenizer: Tokenizer, with_logprobs: bool, include_usage: bool
+    ) -> None:
+        self._id = f"chatcmpl-{uuid.uuid4().hex}"
+        self._created = int(time.time())
+        self._model = model
+        self._tokenizer = tokenizer
+        self._with_logprobs, self._include_usage = with_logprobs, include_usage
+        self._logprobs: list[dict[str, Any]] = []
+        self._begun = False
+
+    def completion(self, result: Result, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
+        """The whole answer."""
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": result.text, "refusal": None},
+            "logprobs": self._content(logprobs),
+            **_finish(result),
+        }
+        return self._head("chat.completion") | {
+            "choices": [choice],
+            "usage": _usage(result),
+            **_remarks(result),
+        }
+
+    def chunks(self, event: Event) -> Iterator[dict[str, Any]]:
+        """What to stream for an event. Before the first text: what is happening, as `qwink`."""
+        if event.result is not None:
+            yield from self._last(event.result)
+        elif event.stage is not None:
+            told: dict[str, Any] = {"stage": event.stage}
+            if event.stage == "queue":
+                told["place"] = event.place
+            yield self._chunk({}) | {"qwink": told}
+        elif event.text or event.logprobs:
+            yield self._chunk({"content": event.text}, event.logprobs)
+
+    def _last(self, result: Result) -> Iterator[dict[str, Any]]:
+        chunk = self._chunk({})
+        chunk["choices"][0] |= _finish(result)
+        if not self._include_usage:
+            yield chunk | _remarks(result)
+            return
+        yield chunk
+        head = self._head("chat.completion.chunk")
+        yield head | {"choices": [], "usage": _usage(result), **_remarks(result)}
+
+    def _chunk(
+        self, delta: dict[str, Any], logprobs: Iterable[TokenLogprob] = ()
+    ) -> dict[str, Any]:
+        if not self._begun:
+            self._begun = True
+            delta = {"role": "assistant", "content": ""} | delta
+        content = self._content(logprobs)
+        if content is not None and not content["content"]:
+            content = None
+        choice = {"index": 0, "delta": delta, "logprobs": content, "finish_reason": None}
+        chunk = self._head("chat.completion.chunk") | {"choices": [choice]}
+        return chunk | {"usage": None} if self._include_usage else chunk
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+    def _content(self, logprobs: Iterable[TokenLogprob]) -> dict[str, Any] | None:
+        """All but the token that ended the answer, which is no part of it."""
+        if not self._with_logprobs:
+            return None
+        ends = self._tokenizer.eos_ids
+        content = [
+            self._token(token.id, token.logprob)
+            | {"top_logprobs": [self._token(*likely) for likely in token.top]}
+            for token in logprobs
+            if token.id not in ends
+        ]
+        return {"content": content, "refusal": None}
+
+    def _token(self, token: int, logprob: float) -> dict[str, Any]:
+        spelling = self._tokenizer.token_bytes(token)
+        return {
+            "token": spelling.decode(errors="replace"),
+            "logprob": max(logprob, _LEAST_LOGPROB),
+            "bytes": list(spelling),
+        }
+
+
+def timings_of(result: Result) -> dict[str, Any]:
+    """Timings ready for JSON."""
+    return {
+        key: round(value, 3) if isinstance(value, float) else value
+        for key, value in asdict(result.timings).items()
+    }
+
+
+def _finish(result: Result) -> dict[str, Any]:
+    """OpenAI knows no "repetition": the answer was cut off, so to its clients it is "length"."""
+    reason = "length" if result.finish_reason == "repetition" else result.finish_reason
+    return {"finish_reason": reason, "qwink_finish_reason": result.finish_reason}
+
+
+def _usage(result: Result) -> dict[str, Any]:
+    usage = result.usage
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "image_tokens": usage.image_tokens,
+        },
+    }
+
+
+def _remarks(result: Result) -> dict[str, Any]:
+    remarks: dict[str, Any] = {"timings": timings_of(result)}
+    if result.warnings:
+        remarks["warnings"] = list(result.warnings)
+    return remarks

@@ -1,0 +1,148 @@
+"""The app: a model, options and the routes between them. No state outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from qwink import __version__
+from qwink.errors import QwinkError
+from qwink.runtime.vlm import VLM
+from qwink.server.auth import Guard
+from qwink.server.chat import chat_routes
+from qwink.server.docs import HEADERS, docs_page
+from qwink.server.failures import Failure, as_failure
+from qwink.server.images import image_routes
+from qwink.server.limits import BodyLimit
+from qwink.server.logs import Access
+from qwink.server.options import ServerOptions
+from qwink.server.schema import ChatRequest
+from qwink.server.service import Service
+
+STATIC = Path(__file__).parent / "static"  # if it is there, index.html is the page at /
+
+
+def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = None) -> FastAPI:
+    """An app that serves a model and closes it in the end.
+
+    Given a function, it loads the model with it in the background; until then /ready says 503.
+    `app.state.service` is the Service behind it.
+    """
+    options = options or ServerOptions()
+    service = Service(model if callable(model) else lambda: model, options)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await service.close()
+
+    app = FastAPI(
+        title="qwink",
+        version=__version__,
+        description="Answers questions about images.",
+        lifespan=lifespan,
+        docs_url=None,  # they load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.include_router(chat_routes(service))
+    app.include_router(image_routes(service))
+    _add_status_routes(app, service)
+    _add_pages(app)
+    _add_errors(app, service)
+    _add_schemas(app)
+    # The last one added is the outermost.
+    app.add_middleware(BodyLimit, options=options)
+    app.add_middleware(Guard, options=options)
+    if options.allow_origin:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=options.allow_origin,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-ID", "Retry-After"],
+        )
+    paths = frozenset(str(path) for path in app.openapi()["paths"])
+    app.add_middleware(Access, metrics=service.metrics, paths=paths)
+    return app
+
+
+def _add_status_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/models", summary="List the models")
+    async def models() -> dict[str, Any]:
+        """What can be given as `model`."""
+        made = {"object": "model", "created": 0, "owned_by": "qwink"}
+        return {"object": "list", "data": [{"id": name} | made for name in service.model_names]}
+
+    @app.get("/health", summary="Ask whether the server lives")
+    async def health() -> Response:
+        """200, or 503 when the engine has stopped."""
+        if service.error is not None:
+            raise Failure(503, "the engine has stopped", "engine_stopped")
+        return JSONResponse({"status": "ok"})
+
+    @app.get("/ready", summary="Ask whether the server can answer")
+    async def ready() -> Response:
+        """200, or 503 while the model is loading and when the server is shutting down."""
+        return JSONResponse({"status": "ready", "model": service.vlm.name})
+
+    @app.get("/metrics", summary="Read the metrics")
+    async def metrics() -> Response:
+        """In the text format of Prometheus."""
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(service.metrics.text(), media_type=kind)
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(docs_page(app.openapi()), headers=HEADERS)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        index = STATIC / "index.html"
+        return FileResponse(index) if index.is_file() else RedirectResponse("/docs")
+
+    if STATIC.is_dir():
+        app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+
+def _add_errors(app: FastAPI, service: Service) -> None:
+    """All errors in OpenAI's shape."""
+
+    async def known(_: Request, error: Exception) -> Response:
+        failure = as_failure(error, service.retry_after)
+        return JSONResponse(failure.document(), failure.status, failure.headers)
+
+    async def routing(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        failure = Failure(error.status_code, error.detail, error.detail.lower().replace(" ", "_"))
+        return JSONResponse(failure.document(), failure.status, error.headers)
+
+    app.add_exception_handler(Failure, known)
+    app.add_exception_handler(QwinkError, known)
+    app.add_exception_handler(HTTPException, routing)
+
+
+def _add_schemas(app: FastAPI) -> None:
+    """Requests are parsed by hand, for their errors; so their schema is added by hand, too."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        reference = "#/components/schemas/{model}"
+        _, schemas = models_json_schema([(ChatRequest, "validation")], ref_template=reference)
+        document.setdefault("components", {}).setdefault("schemas", {}).update(schemas["$defs"])
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,97 @@
+"""Who may ask: API keys, and without any, only pages and programs that mean this server."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from qwink.server.failures import Failure
+from qwink.server.logs import respond
+from qwink.server.options import ServerOptions
+
+_OPEN = ("/", "/health", "/ready", "/docs", "/openapi.json")
+_STATIC = "/static/"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Keys:
+    """The keys that open the server; as digests, so that all have one length."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self._digests = [_digest(key.encode()) for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def accept(self, key: bytes) -> bool:
+        """In a time that depends on no key: all are compared, each in constant time."""
+        digest, found = _digest(key), False
+        for known in self._digests:
+            found |= hmac.compare_digest(digest, known)
+        return found
+
+
+class Guard:
+    """Refuses requests without a key, or, where there are no keys, those a foreign page makes."""
+
+    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
+        self._app = app
+        self._keys = Keys(options.api_keys)
+        self._open = _OPEN + (("/metrics",) if options.open_metrics else ())
+        self._origins = options.allow_origin
+        # A page whose name was pointed at 127.0.0.1 (DNS rebinding) comes with that name as Host.
+        self._hosts = (*_LOOPBACK, *options.allow_host) if options.host in _LOOPBACK else ()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        failure = self._refusal(scope) if scope["type"] == "http" else None
+        if failure is None:
+            await self._app(scope, receive, send)
+        else:
+            await respond(failure, scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Failure | None:
+        headers = Headers(scope=scope)
+        if not self._keys:
+            return self._foreign(headers, scope["method"])
+        if scope["path"] in self._open or scope["path"].startswith(_STATIC):
+            return None
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._keys.accept(key.strip().encode("latin-1")):
+            return None
+        message = "no valid API key; send Authorization: Bearer KEY"
+        return Failure(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+    def _foreign(self, headers: Headers, method: str) -> Failure | None:
+        host = headers.get("host", "")
+        if self._hosts and _hostname(host) not in self._hosts:
+            message = "this server does not go by that name; see --allow-host"
+            return Failure(403, message, "host_not_allowed")
+        origin = headers.get("origin")
+        if method in ("GET", "HEAD", "OPTIONS") or origin is None:
+            return None
+        if _host_of(origin) == host or origin in self._origins or "*" in self._origins:
+            return None
+        message = "pages of that site may not use this server; see --allow-origin"
+        return Failure(403, message, "origin_not_allowed")
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
+
+
+def _hostname(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,197 @@
+"""POST /v1/chat/completions: a question in, an answer out, whole or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import ValidationError
+
+from qwink.engine.sampler import validate
+from qwink.errors import DeadlineExceeded, ImageError
+from qwink.runtime.scheduler import Request as Question
+from qwink.runtime.stopwatch import Stopwatch
+from qwink.server.answer import Answer, timings_of
+from qwink.server.failures import Failure, as_failure, invalid
+from qwink.server.limits import ClientGone
+from qwink.server.logs import Record, record_of
+from qwink.server.pictures import Pictures, image_options, place_of
+from qwink.server.schema import ChatRequest
+from qwink.server.service import Run, Service
+from qwink.server.sse import EventStream
+from qwink.types import Result, SamplingParams, TokenLogprob
+
+T = TypeVar("T")
+
+_SAMPLING = [
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+]
+
+
+def chat_routes(service: Service) -> APIRouter:
+    router = APIRouter()
+    pictures = Pictures(service.options, service.uploads)
+    schema = {"$ref": "#/components/schemas/ChatRequest"}
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+
+    @router.post(
+        "/v1/chat/completions", summary="Answer a conversation", openapi_extra={"requestBody": body}
+    )
+    async def complete(http: Request) -> Response:
+        """OpenAI's chat completions, with pictures. With `stream: true` as server-sent events."""
+        exchange = Exchange(service, pictures, http)
+        return await exchange.respond()
+
+    return router
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, service: Service, pictures: Pictures, http: Request) -> None:
+        self._service, self._pictures, self._http = service, pictures, http
+        self._record: Record = record_of(http.scope)
+        self._watch = Stopwatch()
+        self._deadline = time.monotonic() + service.options.request_timeout
+
+    async def respond(self) -> Response:
+        """Raises Failure for whatever is wrong before the answer's first byte."""
+        service = self._service
+        vlm = service.vlm
+        # Also keeps foreign pages out: a form cannot send this type.
+        kind = self._http.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            message = "the body must be JSON; send Content-Type: application/json"
+            raise Failure(415, message, "unsupported_media_type")
+        request = parse(await self._http.body())
+        self._record.details |= {
+            "model": request.model if request.model in service.model_names else "unknown",
+            "stream": bool(request.stream),
+        }
+        if request.model not in service.model_names:
+            message = f"no such model here; there is {', '.join(service.model_names)}"
+            raise Failure(404, message, "model_not_found", "model")
+        sampling = sampling_of(request, vlm.sampling)
+        options = request.stream_options
+        answer = Answer(
+            request.model,
+            vlm.tokenizer,
+            bool(request.logprobs),
+            bool(options and options.include_usage),
+        )
+        service.admit()
+        service.num_active += 1
+        streaming = False
+        try:
+            question = await self._while_connected(self._prepare(request, sampling))
+            run = service.run(question, self._note)
+            if request.stream:
+                streaming = True
+                timeout = service.options.send_timeout
+                return EventStream(run, answer, self._record, timeout, self._end)
+            try:
+                result, logprobs = await self._while_connected(_collect(run))
+            finally:
+                run.close()
+            return JSONResponse(answer.completion(result, logprobs))
+        finally:
+            if not streaming:
+                self._end()
+
+    def _end(self) -> None:
+        self._service.num_active -= 1
+
+    async def _prepare(self, request: ChatRequest, sampling: SamplingParams) -> Question:
+        work = self._service.work(self._prepare_in_thread, request, sampling)
+        try:
+            async with asyncio.timeout(self._deadline - time.monotonic()):
+                question = await work
+        except TimeoutError:
+            raise DeadlineExceeded("the pictures took too long to prepare") from None
+        question.deadline = self._deadline
+        return question
+
+    def _prepare_in_thread(self, request: ChatRequest, sampling: SamplingParams) -> Question:
+        vlm = self._service.vlm
+        messages = self._pictures.messages(request, self._watch)
+        num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
+        options = image_options(request)
+        try:
+            return vlm.prepare(messages, options, sampling, num_logprobs, self._watch)
+        except ImageError as error:
+            failure = as_failure(error)
+            if error.index is not None:
+                failure.param = place_of(request, error.index)
+            raise failure from None
+
+    def _note(self, result: Result) -> None:
+        usage = result.usage
+        self._service.metrics.answer(result)
+        self._service.took(result.timings.total_ms / 1e3)
+        self._record.details |= {
+            "finish_reason": result.finish_reason,
+            "prompt_tokens": usage.prompt_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "image_tokens": usage.image_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "timings": timings_of(result),
+        }
+
+    async def _while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, which ends when the client hangs up. Raises ClientGone."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(hung_up(self._http))
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientGone
+            return task.result()
+        finally:
+            gone.cancel()
+            task.cancel()
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def hung_up(http: Request) -> None:
+    """Returns when the client is gone. The body must have been read."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+def parse(body: bytes) -> ChatRequest:
+    """Raises Failure, naming the field, for the first thing that is wrong."""
+    try:
+        return ChatRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def sampling_of(request: ChatRequest, defaults: SamplingParams) -> SamplingParams:
+    """What the request says of sampling; for the rest, the model's own."""
+    given: dict[str, Any] = {name: getattr(request, name) for name in _SAMPLING}
+    given["max_tokens"] = request.max_completion_tokens or request.max_tokens
+    given["top_k"] = 0 if request.top_k == -1 else request.top_k  # vLLM's word for all
+    given["stop"] = tuple(request.stop) if request.stop is not None else None
+    params = replace(defaults, **{key: value for key, value in given.items() if value is not None})
+    validate(params)
+    return params
+
+
+async def _collect(run: Run) -> tuple[Result, list[TokenLogprob]]:
+    logprobs: list[TokenLogprob] = []
+    while True:
+        event = await run.next()
+        logprobs += event.logprobs
+        if event.result is not None:
+            return event.result, logprobs

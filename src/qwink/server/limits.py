@@ -1,0 +1,144 @@
+"""How much a client may send, and how long it may take over it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import h11
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from qwink.server.failures import Failure
+from qwink.server.logs import record_of, respond
+from qwink.server.options import ServerOptions
+
+HEADER_TIMEOUT_S = 15.0
+_BYTES_PER_SECOND = 32_000  # slowest body that is still waited for
+_BODIES_AT_ONCE = 8  # bodies of the largest size held in memory together
+
+
+class ClientGone(Exception):
+    """The client hung up before its request was complete."""
+
+
+class BodyLimit:
+    """Reads a request's body before the app runs, counting; the app gets it in one piece."""
+
+    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
+        self._app, self._max, self._timeout = app, options.max_body, options.body_timeout
+        self._held = 0  # bytes of all bodies in memory
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self._app(scope, receive, send)
+            return
+        body = bytearray()
+        try:
+            await self._read(Headers(scope=scope), receive, body)
+            record_of(scope).details["bytes_in"] = len(body)
+            await self._app(scope, _replay(bytes(body), receive), send)
+        except _Refused as refused:
+            await respond(refused.failure, scope, receive, send)
+        except ClientGone:
+            record_of(scope).client_gone = True
+        finally:
+            self._held -= len(body)
+
+    async def _read(self, headers: Headers, receive: Receive, body: bytearray) -> None:
+        """Fill `body`. What is too large is read on for a while but not kept: a client that is
+        cut off while sending rarely reads why.
+        """
+        declared = headers.get("content-length", "")
+        if (declared.isdecimal() and int(declared) > 2 * self._max) or "expect" in headers:
+            self._check(int(declared) if declared.isdecimal() else 0)
+        received, start = 0, time.monotonic()
+        while True:
+            patience = self._timeout + received / _BYTES_PER_SECOND
+            try:
+                async with asyncio.timeout(start + patience - time.monotonic()):
+                    message = await receive()
+            except TimeoutError:
+                raise _Refused(_too_slow()) from None
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            received += len(chunk)
+            if received <= self._max:
+                if self._held + len(chunk) > _BODIES_AT_ONCE * self._max:
+                    raise _Refused(_too_many())
+                self._held += len(chunk)
+                body += chunk
+            elif received > 2 * self._max:
+                self._check(received)
+            if not message.get("more_body", False):
+                self._check(received)
+                return
+
+    def _check(self, size: int) -> None:
+        if size > self._max:
+            message = f"the body has more than {self._max >> 20} MiB; send smaller pictures"
+            raise _Refused(Failure(413, message, "body_too_large", headers={"Connection": "close"}))
+
+
+class _Refused(Exception):
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+
+
+def _too_slow() -> Failure:
+    message = "the body took too long to arrive"
+    headers = {"Connection": "close", "x-should-retry": "false"}
+    return Failure(408, message, "body_timeout", headers=headers)
+
+
+def _too_many() -> Failure:
+    headers = {"Connection": "close", "Retry-After": "5"}
+    return Failure(429, "too many large bodies at once; try again", "overloaded", headers=headers)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """The body once, then whatever else comes: that the client has hung up."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
+
+
+class HttpProtocol(H11Protocol):
+    """uvicorn's protocol, which by itself would wait for a request's headers forever."""
+
+    _header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._expect_headers()
+        else:
+            self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _expect_headers(self) -> None:
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(HEADER_TIMEOUT_S, self._give_up)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _give_up(self) -> None:
+        self._header_timer = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.abort()

@@ -1,0 +1,131 @@
+"""Counts and times for Prometheus. Each app has a registry of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from qwink.runtime.vlm import VLM
+from qwink.types import STAGES, Result
+
+if TYPE_CHECKING:
+    from qwink.server.service import Service
+
+_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
+_SPEEDS = (0.5, 1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+
+
+class Metrics:
+    """What is counted as requests end; the rest is read from the model when asked for."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "qwink_requests", "Requests.", ("route", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "qwink_request_seconds",
+            "Time until a response's last byte.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._stages = Histogram(
+            "qwink_stage_seconds",
+            "Time of an answer's stage, where it was computed.",
+            ("stage",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._first_token = Histogram(
+            "qwink_first_token_seconds",
+            "Time until an answer's first token.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._speed = Histogram(
+            "qwink_tokens_per_second",
+            "Speed of an answer after its first token.",
+            buckets=_SPEEDS,
+            registry=self.registry,
+        )
+        self._tokens = Counter(
+            "qwink_answer_tokens", "Tokens of whole answers.", ("kind",), registry=self.registry
+        )
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def answer(self, result: Result) -> None:
+        """Count a whole answer."""
+        timings, usage = result.timings, result.usage
+        self._stages.labels("queue").observe(timings.queue_ms / 1e3)
+        for stage in STAGES:
+            if timings.origins.get(stage) == "computed":
+                self._stages.labels(stage).observe(getattr(timings, f"{stage}_ms") / 1e3)
+        self._first_token.observe(timings.first_token_ms / 1e3)
+        after_first = usage.completion_tokens - 1
+        if after_first > 0 and timings.generate_ms > 0:
+            self._speed.observe(after_first / timings.generate_ms * 1e3)
+        self._tokens.labels("prompt").inc(usage.prompt_tokens)
+        self._tokens.labels("cached").inc(usage.cached_tokens)
+        self._tokens.labels("completion").inc(usage.completion_tokens)
+
+    def watch(self, vlm: VLM, service: Service) -> None:
+        """From now on tell of the engine and the caches, too."""
+        self.registry.register(_Engine(vlm, service))
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class _Engine(Collector):
+    """Scheduler and caches, read when Prometheus asks."""
+
+    def __init__(self, vlm: VLM, service: Service) -> None:
+        self._scheduler, self._service = vlm.scheduler, service
+
+    def collect(self) -> Iterable[Metric]:
+        scheduler = self._scheduler
+        yield _gauge("qwink_engine_up", "Whether the engine does its work.", scheduler.alive)
+        yield _gauge("qwink_running", "Answers being generated.", scheduler.num_running)
+        yield _gauge("qwink_waiting", "Requests in the queue.", scheduler.num_waiting)
+        yield _gauge(
+            "qwink_active",
+            "Requests for answers from arrival to end: in preparation, waiting or running.",
+            self._service.num_active,
+        )
+        generated = CounterMetricFamily("qwink_generated_tokens", "Tokens generated.")
+        generated.add_metric([], scheduler.num_generated)
+        yield generated
+        yield from self._caches()
+
+    def _caches(self) -> Iterable[Metric]:
+        embeddings, prefixes = self._scheduler.embeddings, self._scheduler.prefixes
+        uploads = self._service.uploads
+        hits = CounterMetricFamily("qwink_cache_hits", "Found in a cache.", labels=["cache"])
+        misses = CounterMetricFamily("qwink_cache_misses", "Not found.", labels=["cache"])
+        evictions = CounterMetricFamily("qwink_cache_evictions", "Gave way.", labels=["cache"])
+        num_bytes = GaugeMetricFamily("qwink_cache_bytes", "Held in memory.", labels=["cache"])
+        for name, cache, size in (
+            ("embeddings", embeddings, embeddings),
+            ("prefixes", prefixes, prefixes),
+            ("uploads", uploads, uploads.cache),
+        ):
+            hits.add_metric([name], cache.hits)
+            misses.add_metric([name], cache.misses)
+            evictions.add_metric([name], size.evictions)
+            num_bytes.add_metric([name], size.num_bytes)
+        hits.add_metric(["embeddings_on_disk"], embeddings.store_hits)
+        return hits, misses, evictions, num_bytes
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(name, text)
+    gauge.add_metric([], float(value))
+    return gauge

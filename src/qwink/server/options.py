@@ -1,0 +1,198 @@
+"""What `qwink serve` can be told: by flags, environment and a TOML file, in this order.
+
+Every option has one name: `max_body_mb` is `--max-body-mb`, `QWINK_MAX_BODY_MB` and the TOML key
+`max_body_mb`. Lists are repeated flags, TOML arrays, and in the environment separated by commas
+(prompts to warm: by line breaks).
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from qwink.errors import OptionError
+
+_SECRET = "api_keys"
+_BY_LINE = "warm"
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Effective options of one server. Sizes in MB are MiB, times in seconds."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000  # 0: any free one
+    model: str | None = None
+    recipe: str | None = None
+    threads: int | None = None
+    context: int | None = None
+    served_model_name: tuple[str, ...] = ()
+    warm: tuple[str, ...] = ()  # system prompts prefilled at start
+
+    max_running: int = 8
+    max_waiting: int = 64
+    request_timeout: float = 600.0
+    grace: float = 30.0  # for answers under way when told to stop
+
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
+    api_key_file: Path | None = None
+    open_metrics: bool = True  # /metrics needs no key
+    allow_url_host: tuple[str, ...] = ()
+    allow_public_urls: bool = False
+    fetch_timeout: float = 15.0
+    allow_origin: tuple[str, ...] = ()  # for pages of other sites, by CORS
+    allow_host: tuple[str, ...] = ()  # further names of this server, when it has no keys
+
+    max_body_mb: int = 64
+    body_timeout: float = 15.0  # and a second more for each 32 kB that came
+    send_timeout: float = 60.0  # for a client to take what was sent
+
+    uploads_mb: int = 256
+    embeddings_mb: int = 256
+    prefixes_mb: int = 1024
+    disk_cache: bool = True
+    cache_dir: Path | None = None
+    disk_cache_mb: int = 4096
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "context", "max_running", "max_body_mb", "disk_cache_mb"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name} is {value}; it must be 1 or more")
+        for name in ("max_waiting", "uploads_mb", "embeddings_mb", "prefixes_mb", "grace"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise OptionError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if not 0 <= self.port <= 65535:
+            raise OptionError(f"port is {self.port}; it must be between 0 and 65535")
+
+    @property
+    def max_body(self) -> int:
+        return self.max_body_mb << 20
+
+    def as_toml(self) -> str:
+        """All options but the keys themselves; what is unset is a comment."""
+        lines = []
+        for option in fields(self):
+            if option.name == _SECRET:
+                continue
+            value = getattr(self, option.name)
+            if value is None:
+                lines.append(f"# {option.name} =")
+            else:
+                lines.append(f"{option.name} = {_toml(value)}")
+        return "\n".join(lines) + "\n"
+
+
+def resolve(
+    flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None
+) -> ServerOptions:
+    """Flags before environment before file before defaults; a flag of None was not given.
+
+    Raises OptionError for an unknown key, a value of the wrong kind or out of range.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        values |= _from_file(file)
+    values |= _from_environment(environment)
+    values |= {name: value for name, value in flags.items() if value is not None}
+    options = ServerOptions(**values)
+    if options.api_key_file is None:
+        return options
+    keys = (*options.api_keys, *_read_keys(options.api_key_file))
+    return ServerOptions(**(values | {_SECRET: tuple(dict.fromkeys(keys))}))
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionError(f"cannot read {path}: {error}") from None
+    kinds = _kinds()
+    values = {}
+    for key, value in document.items():
+        if key == _SECRET:
+            raise OptionError(f"{path}: api_keys are secrets; put them in a file (api_key_file)")
+        if key not in kinds:
+            raise OptionError(f"{path}: unknown key {key!r}; see qwink serve --print-config")
+        values[key] = _from_toml(f"{path}: {key}", kinds[key], value)
+    return values
+
+
+def _from_toml(name: str, kind: str, value: Any) -> Any:
+    if kind == "tuple" and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    if kind == "Path" and isinstance(value, str):
+        return Path(value).expanduser()
+    if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value).__name__ == kind:
+        return value
+    wanted = {"tuple": "a list of texts", "Path": "a text", "str": "a text"}.get(kind, kind)
+    raise OptionError(f"{name} is {value!r}; it must be {wanted}")
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    for name, kind in _kinds().items():
+        variable = f"QWINK_{name.upper()}"
+        text = environment.get(variable)
+        if text:
+            values[name] = _from_text(variable, name, kind, text)
+    return values
+
+
+def _from_text(variable: str, name: str, kind: str, text: str) -> Any:
+    if kind == "tuple":
+        parts = text.split("\n") if name == _BY_LINE else text.replace("\n", ",").split(",")
+        return tuple(part.strip() for part in parts if part.strip())
+    if kind == "Path":
+        return Path(text).expanduser()
+    if kind == "str":
+        return text
+    if kind == "bool" and text.lower() in _TRUE + _FALSE:
+        return text.lower() in _TRUE
+    try:
+        if kind in ("int", "float"):
+            return int(text) if kind == "int" else float(text)
+    except ValueError:
+        pass
+    what = "true or false" if kind == "bool" else "a number"
+    raise OptionError(f"{variable} is {text!r}; it must be {what}")
+
+
+def _read_keys(path: Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise OptionError(f"cannot read the API keys in {path}: {error}") from None
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise OptionError(f"{path} holds no API key; write one a line")
+    return keys
+
+
+def _kinds() -> dict[str, str]:
+    """Option to the kind of its value: str, int, float, bool, Path or tuple."""
+    return {
+        option.name: str(option.type).split(" |")[0].split("[")[0]
+        for option in fields(ServerOptions)
+    }
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)

@@ -1,0 +1,150 @@
+"""A server process: listens first, loads the model behind, and ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from qwink.errors import OptionError, QwinkError
+from qwink.runtime.models import load
+from qwink.runtime.scheduler import Limits
+from qwink.runtime.vlm import VLM, CacheLimits
+from qwink.server.app import create_app
+from qwink.server.limits import HttpProtocol
+from qwink.server.logs import set_up
+from qwink.server.options import ServerOptions
+from qwink.server.service import Service
+from qwink.settings import Settings
+
+Say = Callable[[str], None]
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LAST_WORDS_S = 1.0  # for which /health tells of a dead engine before the process ends
+
+
+def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
+    """Serve until told to stop by SIGTERM or SIGINT; `say` tells a person what is going on.
+
+    Raises OptionError if the address is taken, and whatever keeps the model from loading or
+    ends its engine.
+    """
+    set_up()
+    listener = _listen(options.host, options.port)
+    address = _address(options.host, listener.getsockname()[1])
+    say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
+    if options.host not in _LOOPBACK and not options.api_keys:
+        say("qwink: warning: anyone who reaches this address can use it; see --api-key-file")
+    asyncio.run(_serve(listener, options, settings, say))
+
+
+async def _serve(
+    listener: socket.socket, options: ServerOptions, settings: Settings, say: Say
+) -> None:
+    app = create_app(lambda: load_model(options, settings), options)
+    service: Service = app.state.service
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http=HttpProtocol,
+            ws="none",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=2,
+        )
+    )
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def told_to_stop() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_stop)
+    announcer = asyncio.create_task(_announce(service, say))
+    closer = asyncio.create_task(_close(server, service, stop, hurry, say))
+    try:
+        await server.serve([listener])
+    finally:
+        announcer.cancel()
+        closer.cancel()
+        await asyncio.gather(announcer, closer, return_exceptions=True)
+    if service.error is None:
+        say("qwink: stopped")
+        return
+    if isinstance(service.error, QwinkError):
+        raise service.error
+    raise QwinkError(f"the engine died: {service.error}") from service.error
+
+
+async def _announce(service: Service, say: Say) -> None:
+    while not service.loaded:
+        await asyncio.sleep(0.02)
+    say(f"qwink: ready with {', '.join(service.model_names)}")
+
+
+async def _close(
+    server: _Server, service: Service, stop: asyncio.Event, hurry: asyncio.Event, say: Say
+) -> None:
+    """Wait for a signal or the engine's end, and stop the server."""
+    told = asyncio.create_task(stop.wait())
+    ended = asyncio.create_task(service.ended.wait())
+    await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        say(f"qwink: stopping; answers under way: {service.num_active}")
+        await service.drain(hurry)
+    elif service.loaded:
+        await asyncio.sleep(_LAST_WORDS_S)
+    told.cancel()
+    ended.cancel()
+    server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server; signals are ours, since it would close the door before draining."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def load_model(options: ServerOptions, settings: Settings) -> VLM:
+    """The model as the options want it."""
+    store = None
+    if options.disk_cache:
+        from qwink.cache.disk import DiskStore
+
+        store = DiskStore(options.cache_dir or settings.images, options.disk_cache_mb << 20)
+    return load(
+        options.model,
+        recipe=options.recipe,
+        threads=options.threads,
+        context=options.context,
+        limits=Limits(max_running=options.max_running, max_waiting=options.max_waiting),
+        caches=CacheLimits(options.embeddings_mb << 20, options.prefixes_mb << 20),
+        store=store,
+        settings=settings,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        why = error.strerror or error
+        raise OptionError(f"cannot listen on {host}:{port}: {why}; choose another --port") from None
+
+
+def _address(host: str, port: int) -> str:
+    name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    if ":" in name and not name.startswith("["):
+        name = f"[{name}]"
+    return f"http://{name}:{port}"

@@ -1,0 +1,110 @@
+"""Server-sent events: JSON documents, one a `data:` line, then `[DONE]`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from qwink.server.answer import Answer
+from qwink.server.failures import as_failure
+from qwink.server.logs import Record
+from qwink.server.service import Run
+
+logger = logging.getLogger(__name__)
+
+_KEEP_ALIVE_S = 15.0  # proxies drop connections on which nothing moves, while an image is encoded
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",  # nginx would collect tokens
+}
+
+
+class EventStream(Response):
+    """Sends an answer's chunks as they come, until it ends, breaks off or the client is gone."""
+
+    def __init__(
+        self,
+        run: Run,
+        answer: Answer,
+        record: Record,
+        send_timeout: float,
+        end: Callable[[], None],
+    ) -> None:
+        """`end` is called when all is over."""
+        super().__init__(None, 200, _HEADERS)
+        del self.headers["content-length"]
+        self._run, self._answer, self._record, self._end = run, answer, record, end
+        self._send_timeout = send_timeout
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = asyncio.ensure_future(self._write(send))
+        gone = asyncio.ensure_future(_hung_up(receive))
+        try:
+            await asyncio.wait({writer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not writer.done():
+                self._record.client_gone = True
+                return
+            writer.result()
+        finally:
+            self._run.close()
+            self._end()
+            writer.cancel()
+            gone.cancel()
+            await asyncio.gather(writer, gone, return_exceptions=True)
+
+    async def _write(self, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+        try:
+            await self._write_chunks(send)
+        except _TooSlow:
+            self._record.details["broke_off"] = "client_too_slow"
+            raise
+        except Exception as error:
+            failure = as_failure(error)
+            if failure.code == "internal_error":
+                logger.exception("a stream failed", extra={"request_id": self._record.request_id})
+            self._record.details["broke_off"] = failure.code
+            await self._put(send, _event(failure.document()))
+        await self._put(send, b"data: [DONE]\n\n", more=False)
+
+    async def _write_chunks(self, send: Send) -> None:
+        result = None
+        while result is None:
+            try:
+                async with asyncio.timeout(_KEEP_ALIVE_S):
+                    event = await self._run.next()
+            except TimeoutError:
+                await self._put(send, b": keep-alive\n\n")
+                continue
+            for chunk in self._answer.chunks(event):
+                await self._put(send, _event(chunk))
+            result = event.result
+
+    async def _put(self, send: Send, body: bytes, more: bool = True) -> None:
+        try:
+            async with asyncio.timeout(self._send_timeout):
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+        except TimeoutError:
+            raise _TooSlow from None
+
+
+class _TooSlow(Exception):
+    """The client does not take what is sent."""
+
+
+def _event(document: object) -> bytes:
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return b"data: %s\n\n" % text.encode()
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

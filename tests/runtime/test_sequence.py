@@ -1,0 +1,126 @@
+"""One answer in the making, fed with logits that leave no choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qwink.errors import GenerationError
+from qwink.inputs.tokenizer import Tokenizer
+from qwink.model.rope import mrope_positions
+from qwink.runtime.sequence import Sequence
+from qwink.types import Grid, ImageSpan, Prompt, SamplingParams
+from tests.tiny import write_tokenizer
+
+V = 800
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(Path(folder))
+    return Tokenizer.load(folder)
+
+
+def start(tokenizer: Tokenizer, num_logprobs: int | None = None, **options: Any) -> Sequence:
+    spans = (ImageSpan(2, 4, Grid(1, 4, 4), "picture"),)
+    positions, following = mrope_positions(9, spans)
+    prompt = Prompt(np.arange(9), spans, positions, following)
+    params = SamplingParams(**options)
+    return Sequence(prompt, params, tokenizer, np.array([0]), V, num_logprobs)
+
+
+def want(token: int) -> Any:
+    logits = np.zeros(V, np.float32)
+    logits[token] = 50
+    return logits
+
+
+def feed(sequence: Sequence, ids: Iterable[int]) -> list[str]:
+    """Pieces until the ids are used up or the sequence is finished."""
+    pieces = []
+    for token in ids:
+        pieces.append(sequence.accept(want(token)))
+        if sequence.finish_reason is not None:
+            break
+    return pieces
+
+
+def test_counts_follow_the_cache(tokenizer: Tokenizer) -> None:
+    sequence = start(tokenizer)
+    ids = tokenizer.encode_text("the total")
+    for number, token in enumerate(ids):
+        sequence.accept(want(token))
+        assert sequence.last_id == token
+        assert sequence.num_cached == 9 + number  # all but the last
+        assert sequence.cached_ids.tolist() == [*range(9), *ids[:number]]
+        # Nine tokens, of which four lie on a grid two high and wide: seven positions.
+        assert sequence.position == 7 + number
+    assert sequence.generated == ids
+
+
+def test_pieces_make_the_text(tokenizer: Tokenizer) -> None:
+    text = "The total of this receipt is 12.50 €, 图片 😀."
+    sequence = start(tokenizer)
+    ids = tokenizer.encode_text(text)
+    assert "".join(feed(sequence, [*ids, tokenizer.im_end])) == text
+    assert sequence.finish_reason == "stop"
+    assert len(sequence.generated) == len(ids) + 1
+
+
+def test_length(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode_text("图片里有什么？" * 3)
+    sequence = start(tokenizer, max_tokens=2)
+    text = "".join(feed(sequence, ids))
+    assert sequence.finish_reason == "length"
+    assert sequence.generated == ids[:2]
+    assert text == tokenizer.decode(ids[:2])  # a cut character shows as one
+
+
+def test_held_back_text_comes_at_the_end(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode_text("total of")
+    sequence = start(tokenizer, stop=("total of this",), max_tokens=len(ids))
+    pieces = feed(sequence, ids)
+    assert pieces[:-1] == [""] * (len(ids) - 1)
+    assert pieces[-1] == "total of"
+    assert sequence.finish_reason == "length"
+
+
+def test_stop_string(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode_text("The total of this receipt")
+    sequence = start(tokenizer, stop=("of th",))
+    assert "".join(feed(sequence, ids)) == "The total "
+    assert sequence.finish_reason == "stop"
+
+
+def test_repetition(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode_text(" total") * 400
+    sequence = start(tokenizer, max_tokens=1000)
+    text = "".join(feed(sequence, ids))
+    assert sequence.finish_reason == "repetition"
+    assert len(sequence.generated) < 400
+    assert text == tokenizer.decode(sequence.generated)
+
+
+def test_logprobs_are_taken_once(tokenizer: Tokenizer) -> None:
+    sequence = start(tokenizer, num_logprobs=2)
+    feed(sequence, [300, 301])
+    taken = sequence.take_logprobs()
+    assert [entry.id for entry in taken] == [300, 301]
+    assert all(entry.logprob == pytest.approx(0) and len(entry.top) == 2 for entry in taken)
+    assert sequence.take_logprobs() == ()
+    plain = start(tokenizer)
+    feed(plain, [300])
+    assert plain.take_logprobs() == ()
+
+
+def test_forbidden_and_broken_logits(tokenizer: Tokenizer) -> None:
+    sequence = start(tokenizer)
+    sequence.accept(want(0))
+    assert sequence.last_id != 0
+    with pytest.raises(GenerationError):
+        sequence.accept(np.full(V, np.nan, np.float32))

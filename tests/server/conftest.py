@@ -1,0 +1,38 @@
+"""Real server processes on the small random checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.server.process import Serve, Server, starter
+
+
+@pytest.fixture
+def serve(tiny_checkpoint: tuple[Path, Any], tiny_home: Path, tmp_path: Path) -> Iterator[Serve]:
+    """`serve(*flags, **environment)` starts a server, which ends with the test."""
+    yield from starter(tiny_checkpoint[0], tiny_home, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def server(
+    tiny_checkpoint: tuple[Path, Any],
+    tiny_home: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    """One server for all tests that leave it as it was."""
+    servers = starter(tiny_checkpoint[0], tiny_home, tmp_path_factory.mktemp("server"))
+    serve = next(servers)
+    flags = ("--max-body-mb", 1, "--body-timeout", 2, "--uploads-mb", 2, "--warm", "Be brief.")
+    yield serve(*flags).wait_ready()
+    next(servers, None)
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    with server.client() as client:
+        yield client

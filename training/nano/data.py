@@ -1,0 +1,134 @@
+"""Batches of synthetic pictures and conversations about them."""
+
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from . import questions as qs
+from . import tokenizer as tk
+from .pictures import SIZES, SMALL, Sample, sample
+from .prompt import conversation
+
+SLOTS = 6
+SYMBOLS = ("", *qs.CHARACTERS, *qs.SHAPES, *qs.COLOURS)
+SYMBOL = {name: index for index, name in enumerate(SYMBOLS)}
+
+
+class Batch(NamedTuple):
+    """Tensors of one training step; all pictures share one grid.
+
+    patches (B, N, 768) uint8, ids (B, L), learnt (B, L), positions (3, B, L),
+    slots (B, L), cells (B, V, SLOTS).
+    """
+
+    patches: Tensor
+    ids: Tensor
+    learnt: Tensor
+    positions: Tensor
+    slots: Tensor
+    cells: Tensor
+    grid: tuple[int, int]
+
+    def to(self, device: str) -> "Batch":
+        """The same batch on a device."""
+        return self._replace(
+            patches=self.patches.to(device),
+            ids=self.ids.to(device),
+            learnt=self.learnt.to(device),
+            positions=self.positions.to(device),
+            slots=self.slots.to(device),
+            cells=self.cells.to(device),
+        )
+
+
+def patchify(image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Patches (N, 768) of a picture in merge order, each channel by row by column."""
+    pixels = np.asarray(image.convert("RGB"), np.uint8)
+    h, w = pixels.shape[0] // 32, pixels.shape[1] // 32
+    blocks = pixels.reshape(h, 2, 16, w, 2, 16, 3).transpose(0, 3, 1, 4, 6, 2, 5)
+    return np.ascontiguousarray(blocks).reshape(h * w * 4, 768)
+
+
+def place(ids: list[int], grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """M-RoPE positions (3, L) and visual slots (L,) of a prompt with at most one picture."""
+    rows, columns = grid[0] // 2, grid[1] // 2
+    total = rows * columns
+    first = ids.index(tk.IMAGE) if tk.IMAGE in ids else len(ids)
+    positions = torch.arange(len(ids)).repeat(3, 1)
+    slots = torch.full((len(ids),), -1)
+    if first < len(ids):
+        index = torch.arange(total)
+        slots[first : first + total] = index
+        positions[0, first : first + total] = first
+        positions[1, first : first + total] = first + index // columns
+        positions[2, first : first + total] = first + index % columns
+        positions[:, first + total :] += max(rows, columns) - total
+    return positions, slots
+
+
+def cells(marks: list[tuple[float, float, str]], grid: tuple[int, int]) -> Tensor:
+    """Symbols (V, SLOTS) with their centre in each 32x32 cell, in reading order."""
+    rows, columns = grid[0] // 2, grid[1] // 2
+    out = torch.zeros(rows * columns, SLOTS, dtype=torch.long)
+    filled = [0] * (rows * columns)
+    for x, y, symbol in marks:
+        row, column = min(rows - 1, max(0, int(y // 32))), min(columns - 1, max(0, int(x // 32)))
+        cell = row * columns + column
+        if symbol in SYMBOL and filled[cell] < SLOTS:
+            out[cell, filled[cell]] = SYMBOL[symbol]
+            filled[cell] += 1
+    return out
+
+
+def collate(samples: list[Sample], rng: random.Random, varied: bool) -> Batch:
+    """One batch of samples whose pictures have one size.
+
+    A varied one has second turns and system messages, and is longer for it.
+    """
+    width, height = samples[0].image.size
+    grid = (height // 16, width // 16)
+    visual = grid[0] * grid[1] // 4
+    rows = []
+    for s in samples:
+        turns = s.turns if varied and rng.random() < 0.7 else s.turns[:1]
+        system = rng.choice(qs.SYSTEMS) if varied and rng.random() < 0.4 else ""
+        rows.append(conversation(turns, visual, system, rng.random() < 0.08))
+    length = -(-max(len(ids) for ids, _ in rows) // 16) * 16
+    ids = torch.full((len(rows), length), tk.END)
+    learnt = torch.zeros(len(rows), length, dtype=torch.bool)
+    positions = torch.zeros(3, len(rows), length, dtype=torch.long)
+    slots = torch.full((len(rows), length), -1)
+    for i, (line, mask) in enumerate(rows):
+        ids[i, : len(line)] = torch.tensor(line)
+        learnt[i, : len(line)] = torch.tensor(mask)
+        positions[:, i, : len(line)], slots[i, : len(line)] = place(line, grid)
+    patches = torch.from_numpy(np.stack([patchify(s.image) for s in samples]))
+    marks = torch.stack([cells(s.marks, grid) for s in samples])
+    return Batch(patches, ids, learnt, positions, slots, marks, grid)
+
+
+class Stream(torch.utils.data.IterableDataset[Batch]):
+    """Endless training batches; progress (0 to 1, shared memory) drives the curriculum."""
+
+    def __init__(self, batch: int, seed: int, progress: Tensor) -> None:
+        self.batch, self.seed, self.progress = batch, seed, progress
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = torch.utils.data.get_worker_info()
+        torch.set_num_threads(1)
+        rng = random.Random(f"{self.seed}-{worker.id if worker else 0}")
+        while True:
+            done = float(self.progress)
+            ease = max(0.0, 1 - done / 0.25)
+            small = rng.random() < 1 - done / 0.1
+            size = rng.choice(SMALL) if small else rng.choices(*zip(*SIZES.items()))[0]  # noqa: B905
+            varied = rng.random() < 0.1
+            locate = 0.5 if varied and done > 0.3 else 0.0
+            count = max(16, round(self.batch * min(1.0, 64 * 384 / (size[0] * size[1]))))
+            samples = [sample(size, rng, ease, locate) for _ in range(count)]
+            yield collate(samples, rng, varied)

@@ -1,0 +1,235 @@
+"""Train nano for a number of minutes, resuming from the last checkpoint in --out."""
+
+import argparse
+import json
+import os
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import ProcessContext, spawn
+
+from . import data, model
+from .model import Nano, NanoConfig, Teacher
+
+WARMUP = 200
+DECAY_FROM = 0.7
+SAVE_EVERY = 180.0
+LOG_EVERY = 100
+LONGEST_STEP = 4.0  # seconds that count: a paused process does not spend its minutes
+
+
+def optimizers(nano: Nano, teacher: Teacher, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the hidden matrices, AdamW for everything else."""
+    hidden, other, plain = [], [], []
+    for name, parameter in [*nano.named_parameters(), *teacher.named_parameters()]:
+        if parameter.ndim == 2 and "embed" not in name and not name.startswith("heads"):
+            hidden.append(parameter)
+        elif parameter.ndim > 1:
+            other.append(parameter)
+        else:
+            plain.append(parameter)
+    groups = [{"params": other, "weight_decay": 0.02}, {"params": plain, "weight_decay": 0.0}]
+    return [
+        torch.optim.Muon(hidden, lr=rate, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98)),
+    ]
+
+
+def schedule(step: int, progress: float) -> float:
+    """Warm-up by steps, then constant, then linear to (almost) nothing by time."""
+    decay = (1 - progress) / (1 - DECAY_FROM)
+    return min(1.0, (step + 1) / WARMUP) * max(0.01, min(1.0, decay))
+
+
+def losses(
+    nano: Nano, teacher: Teacher, batch: data.Batch
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Answer loss, teacher loss, and rightness of each answer token and each sample."""
+    features = nano.see(batch.patches, batch.grid)
+    hidden = nano.read(batch.ids, batch.positions, batch.slots, features)
+    learnt = batch.learnt[:, 1:]
+    logits = nano.logits(hidden[:, :-1][learnt]).float()
+    target = batch.ids[:, 1:][learnt]
+    right = logits.argmax(-1) == target
+    wrong = torch.zeros(learnt.shape, dtype=torch.bool, device=learnt.device)
+    wrong[learnt] = ~right
+    return F.cross_entropy(logits, target), teacher(features, batch.cells), right, ~wrong.any(1)
+
+
+def unchanged(batch: Any) -> Any:
+    """Keep the worker's batch as it is."""
+    return batch
+
+
+def agree(parameters: list[nn.Parameter], extra: Tensor) -> Tensor:
+    """Average all gradients, and the extra numbers (K,), over the processes."""
+    if not distributed.is_initialized():
+        return extra
+    flat = torch.cat([*(p.grad.flatten() for p in parameters if p.grad is not None), extra])
+    distributed.all_reduce(flat)
+    flat /= distributed.get_world_size()
+    sizes = [p.numel() for p in parameters if p.grad is not None]
+    *grads, extra = torch.split(flat, [*sizes, len(extra)])
+    for p, grad in zip([p for p in parameters if p.grad is not None], grads, strict=True):
+        p.grad = grad.view_as(p)
+    return extra
+
+
+class Run:
+    """Models, optimizers and counters of one training run, and its checkpoint."""
+
+    def __init__(self, path: Path, device: str, rate: float) -> None:
+        torch.manual_seed(0)
+        config = NanoConfig()
+        self.path = path
+        self.nano = Nano(config).to(device)
+        self.teacher = Teacher(config, data.SLOTS, len(data.SYMBOLS)).to(device)
+        self.parameters = [*self.nano.parameters(), *self.teacher.parameters()]
+        self.tools = optimizers(self.nano, self.teacher, rate)
+        self.step, self.seen, self.spent = 0, 0, 0.0
+        if path.exists():
+            self.load(device)
+
+    def load(self, device: str) -> None:
+        """Go on from the checkpoint."""
+        state = torch.load(self.path, map_location=device, weights_only=True)
+        self.nano.load_state_dict(state["nano"])
+        self.teacher.load_state_dict(state["teacher"])
+        for tool, saved in zip(self.tools, state["tools"], strict=True):
+            tool.load_state_dict(saved)
+        self.step, self.seen, self.spent = state["step"], state["seen"], state["spent"]
+        torch.set_rng_state(state["rng"].cpu())
+
+    def save(self) -> None:
+        """Write the checkpoint, then put it in place at once."""
+        state = {
+            "nano": self.nano.state_dict(),
+            "teacher": self.teacher.state_dict(),
+            "tools": [tool.state_dict() for tool in self.tools],
+            "step": self.step,
+            "seen": self.seen,
+            "spent": self.spent,
+            "rng": torch.get_rng_state(),
+        }
+        part = self.path.with_suffix(".part")
+        torch.save(state, part)
+        part.replace(self.path)
+
+    def update(self, batch: data.Batch, rate: float, extra: Tensor) -> Tensor:
+        """One step at a learning rate; returns the extra numbers, averaged."""
+        with torch.autocast(batch.ids.device.type, torch.bfloat16):
+            loss, lesson, right, exact = losses(self.nano, self.teacher, batch)
+        (loss + lesson).backward()  # type: ignore[no-untyped-call]
+        found = [loss.item(), lesson.item(), right.sum(), len(right), exact.sum(), len(exact)]
+        extra = agree(self.parameters, torch.cat([extra, torch.tensor(found)]))
+        nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        for tool in self.tools:
+            for group in tool.param_groups:
+                group["lr"] = rate
+            tool.step()
+            tool.zero_grad()
+        return extra
+
+
+def train(rank: int, args: argparse.Namespace) -> None:
+    """The whole run of one process; pictures come from a worker process of its own."""
+    torch.set_num_threads(args.threads)
+    if args.processes > 1:
+        distributed.init_process_group(
+            "gloo",
+            init_method=f"tcp://127.0.0.1:{args.port}",
+            rank=rank,
+            world_size=args.processes,
+            timeout=timedelta(days=1),
+        )
+    if args.fuse:
+        torch._dynamo.config.recompile_limit = 64
+        model.rotate = torch.compile(model.rotate, dynamic=True)
+        model.swiglu = torch.compile(model.swiglu, dynamic=True)
+        model.RMSNorm.forward = torch.compile(  # type: ignore[method-assign]
+            model.RMSNorm.forward, dynamic=True
+        )
+    args.out.mkdir(parents=True, exist_ok=True)
+    run = Run(args.out / "last.pt", args.device, args.rate)
+    total = 60 * args.minutes
+    progress = torch.tensor(run.spent / total)
+    progress.share_memory_()  # type: ignore[no-untyped-call]
+    stream = data.Stream(args.batch // args.processes, 1000 * run.step + rank, progress)
+    loader = iter(
+        torch.utils.data.DataLoader(
+            stream, None, num_workers=1, prefetch_factor=6, collate_fn=unchanged
+        )
+    )
+    asked_to_stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked_to_stop.append(number))
+    sums = torch.zeros(7)
+    before, saved_at, logged = time.monotonic(), run.spent, (run.spent, run.seen)
+    done = False
+    while not done:
+        batch = next(loader).to(args.device)
+        now = time.monotonic()
+        extra = torch.tensor([min(now - before, LONGEST_STEP), float(bool(asked_to_stop))])
+        before = now
+        rate = args.rate * schedule(run.step, run.spent / total)
+        passed, stop, *found = run.update(batch, rate, extra).tolist()
+        sums += torch.tensor([*found, 1 / args.processes]) * args.processes
+        run.step += 1
+        run.seen += round(found[-1] * args.processes)
+        run.spent += passed
+        progress.fill_(run.spent / total)
+        done = run.spent >= total or stop > 0
+        if rank == 0 and run.step % LOG_EVERY == 0:
+            loss, lesson, right, tokens, exact, lines, steps = sums.tolist()
+            report = {
+                "step": run.step,
+                "seen": run.seen,
+                "minutes": run.spent / 60,
+                "loss": loss / steps / args.processes,
+                "aux": lesson / steps / args.processes,
+                "accuracy": right / tokens,
+                "exact": exact / lines,
+                "per_second": (run.seen - logged[1]) / (run.spent - logged[0]),
+            }
+            print(json.dumps({k: round(v, 4) for k, v in report.items()}), flush=True)
+            sums.zero_()
+            logged = (run.spent, run.seen)
+        if rank == 0 and (done or run.spent - saved_at > SAVE_EVERY):
+            saved_at = run.spent
+            run.save()
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=110)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=96, help="pictures a step, all together")
+    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--processes", type=int, default=1, help="each with its own threads")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--port", type=int, default=29517)
+    parser.add_argument("--fuse", action="store_true", help="compile the small elementwise parts")
+    args = parser.parse_args()
+    if args.processes == 1:
+        train(0, args)
+        return
+    group: ProcessContext = spawn(train, (args,), args.processes, join=False)
+
+    def forward(number: int, _: object) -> None:
+        for pid in group.pids():
+            os.kill(pid, number)
+
+    signal.signal(signal.SIGTERM, forward)
+    while not group.join():
+        pass
+
+
+if __name__ == "__main__":
+    main()
