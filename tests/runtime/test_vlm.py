@@ -317,7 +317,6 @@ def test_abandoned_turn_is_not_remembered(vlm: VLM) -> None:
     assert len(talk.messages) == 2
 
 
-@pytest.mark.xfail(reason="Conversation.stream encodes before the watch starts", strict=True)
 def test_conversation_tells_where_the_time_went(vlm: VLM, pictures: list[Path]) -> None:
     talk = vlm.conversation()
     first = talk.ask("What is this?", pictures[0], **SMALL)

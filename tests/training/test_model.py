@@ -47,9 +47,20 @@ def folder(twin: Nano, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def reference(folder: Path) -> torch.nn.Module:
+    """The folder as Transformers loads it."""
+    model: torch.nn.Module = transformers.Qwen3VLForConditionalGeneration.from_pretrained(
+        folder, dtype=torch.float32
+    )
+    return model.eval()
+
+
 @pytest.mark.parametrize("size", [(64, 256), (96, 64), (224, 224), (32, 128)])
 @pytest.mark.parametrize("question_first", [False, True])
-def test_logits(twin: Nano, folder: Path, size: tuple[int, int], question_first: bool) -> None:
+def test_logits(
+    twin: Nano, reference: torch.nn.Module, size: tuple[int, int], question_first: bool
+) -> None:
     """Two different pictures of one grid, at once here and one by one there."""
     height, width = size
     grid = (height // 16, width // 16)
@@ -63,12 +74,9 @@ def test_logits(twin: Nano, folder: Path, size: tuple[int, int], question_first:
         features = twin.see(patches, grid)
         hidden = twin.read(ids, positions[:, None].expand(-1, 2, -1), slots.expand(2, -1), features)
         ours = twin.logits(hidden)
-        theirs_model = transformers.Qwen3VLForConditionalGeneration.from_pretrained(
-            folder, dtype=torch.float32
-        ).eval()
         both_frames = (patches.float() / 127.5 - 1).view(2, -1, 3, 1, 256).expand(-1, -1, -1, 2, -1)
         for i in range(2):
-            theirs = theirs_model(
+            theirs = reference(
                 input_ids=ids[i : i + 1],
                 pixel_values=both_frames[i].reshape(-1, 1536),
                 image_grid_thw=torch.tensor([[1, *grid]]),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, distributed, nn
-from torch.multiprocessing.spawn import ProcessContext, spawn
+from torch.multiprocessing.spawn import spawn
 
 from . import data, model
 from .model import Nano, NanoConfig, Teacher
@@ -220,7 +220,8 @@ def main() -> None:
     if args.processes == 1:
         train(0, args)
         return
-    group: ProcessContext = spawn(train, (args,), args.processes, join=False)
+    start: Any = spawn
+    group: Any = start(train, (args,), args.processes, join=False)
 
     def forward(number: int, _: object) -> None:
         for pid in group.pids():

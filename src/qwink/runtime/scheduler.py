@@ -20,6 +20,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qwink.cache.embeddings import EmbeddingCache
 from qwink.cache.prefix import PrefixCache, PrefixEntry, common_start
 from qwink.engine.base import Engine
@@ -356,17 +359,33 @@ class Scheduler:
         batch = list(self._running)
         if not batch:
             return
+        outcomes = [
+            self._accept(ticket, row)
+            for ticket, row in zip(batch, self._logits(batch), strict=True)
+        ]
+        # Whoever leaves has the last moved into its slot, with all tokens that one has accepted:
+        # so nobody leaves before all have.
+        for ticket, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                self._fail(ticket, outcome)
+            else:
+                self._progress(ticket, outcome)
+
+    def _logits(self, batch: list[Ticket]) -> list[Any]:
+        """A row [vocab] for each, or what went wrong for it alone."""
         try:
-            self._decode_batch(0, batch)
+            return list(self._run(0, batch))
         except Exception:
             logger.exception("a batch failed; its sequences are tried one by one")
-            for ticket in reversed(batch):  # from the end: leaving moves the last
-                try:
-                    self._decode_batch(self._running.index(ticket), [ticket])
-                except Exception as error:
-                    self._fail(ticket, error)
+        rows: list[Any] = []
+        for slot, ticket in enumerate(batch):
+            try:
+                rows += self._run(slot, [ticket])
+            except Exception as error:
+                rows.append(error)
+        return rows
 
-    def _decode_batch(self, first_slot: int, batch: list[Ticket]) -> None:
+    def _run(self, first_slot: int, batch: list[Ticket]) -> NDArray[np.float32]:
         sequences = [ticket.request.sequence for ticket in batch]
         start = time.perf_counter()
         logits = self.engine.decode(
@@ -376,21 +395,17 @@ class Scheduler:
             [sequence.num_cached for sequence in sequences],
             [sequence.position for sequence in sequences],
         )
-        spent = time.perf_counter() - start
-        outcomes: list[str | QwinkError] = []
-        for ticket, sequence, row in zip(batch, sequences, logits, strict=True):
-            ticket.request.watch.add("generate", spent)
-            try:
-                outcomes.append(sequence.accept(row))
-            except QwinkError as error:
-                outcomes.append(error)
-        # Whoever leaves has another moved into its slot, with the tokens that one has accepted:
-        # so nobody leaves before all have.
-        for ticket, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, QwinkError):
-                self._fail(ticket, outcome)
-            else:
-                self._progress(ticket, outcome)
+        for ticket in batch:
+            ticket.request.watch.add("generate", time.perf_counter() - start)
+        return logits
+
+    def _accept(self, ticket: Ticket, row: Any) -> str | Exception:
+        if isinstance(row, Exception):
+            return row
+        try:
+            return ticket.request.sequence.accept(row)
+        except Exception as error:
+            return error
 
     def _progress(self, ticket: Ticket, text: str) -> None:
         """Pass new text on; finish the request if it is done."""

@@ -188,10 +188,14 @@ class VLM:
         return _image_options(rest), params
 
     def stream_messages(
-        self, messages: Sequence[Message], image_options: ImageOptions, sampling: SamplingParams
+        self,
+        messages: Sequence[Message],
+        image_options: ImageOptions,
+        sampling: SamplingParams,
+        watch: Stopwatch | None = None,
     ) -> Iterator[Event]:
         """Answer a whole conversation whose last turn is the user's. What `stream` is made of."""
-        request = self.prepare(messages, image_options, sampling)
+        request = self.prepare(messages, image_options, sampling, watch=watch)
         inbox: SimpleQueue[Event | Exception] = SimpleQueue()
         ticket = self.scheduler.submit(request, inbox.put)
         try:
@@ -226,6 +230,8 @@ class VLM:
         def prepare_part(part: Any, question: str) -> Any:
             if isinstance(part, str):
                 return part
+            if isinstance(part, PreparedImage):
+                return images.setdefault(part.key, part)
             number = next(numbers)
             picked = part if isinstance(part, Picked) else Picked(part)
             options = picked.options or image_options
@@ -257,7 +263,7 @@ class VLM:
 
 
 class Conversation:
-    """Questions and answers so far; earlier pictures are encoded once."""
+    """Questions and answers so far; earlier pictures are read and encoded once."""
 
     def __init__(self, vlm: VLM, system: str | None = None) -> None:
         self._vlm = vlm
@@ -280,12 +286,13 @@ class Conversation:
     ) -> Iterator[Event]:
         """As `ask`, piece by piece. The turn is remembered when the answer is complete."""
         image_options, sampling = self._vlm.split_options(options)
-        sources = [
-            self._vlm.encode(source, question, **_as_dict(image_options))
+        watch, engine = Stopwatch(), self._vlm.engine
+        pictures = [
+            prepare_image(source, question, image_options, engine, watch)
             for source in as_list(images)
         ]
-        turns = [*self.messages, user_message(sources, question, image_options.task)]
-        for event in self._vlm.stream_messages(turns, image_options, sampling):
+        turns = [*self.messages, Message("user", (*pictures, question))]
+        for event in self._vlm.stream_messages(turns, image_options, sampling, watch):
             if event.result is not None:
                 self.messages = [*turns, Message("assistant", (event.result.text,))]
             yield event
@@ -328,10 +335,6 @@ def _image_options(options: dict[str, Any]) -> ImageOptions:
         if name not in known:
             raise OptionError(f"unknown option {name!r}; images take {', '.join(known)}")
     return ImageOptions(**options)
-
-
-def _as_dict(options: ImageOptions) -> dict[str, Any]:
-    return {field.name: getattr(options, field.name) for field in fields(ImageOptions)}
 
 
 def _text(message: Message) -> str:
