@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import httpx
 import pytest
 
-from qwink.cli import pull as pulling
-from qwink.cli.pull import export_bytes
+from qwink.cli.pull import export_bytes, pull
 from qwink.errors import CheckpointError, ModelNotFound
 from qwink.export.recipe import RECIPES
 from qwink.hub import http as talking
-from qwink.hub.download import Progress, download, missing_bytes, staging_folder
+from qwink.hub.download import Progress, _alone, download, missing_bytes, staging_folder
 from qwink.hub.http import DownloadError, client
 from qwink.hub.listing import Hub, HuggingFace, Listing, ModelScope
+from qwink.hub.partial import Partial
 from qwink.runtime.models import checkpoint_folder, find_folder
 from qwink.settings import Settings
 from tests.conftest import RunQwink
@@ -343,8 +347,6 @@ def test_folders_with_something_else_are_left_alone(fake: FakeHub, folder: Path)
 
 
 def test_two_at_once(fake: FakeHub, folder: Path) -> None:
-    from qwink.hub.download import _alone
-
     staging_folder(folder).mkdir(parents=True)
     with (
         _alone(staging_folder(folder) / ".lock"),
@@ -418,9 +420,10 @@ def refusal_of(fake: FakeHub, body: bytes, folder: Path, hub: Hub | None = None)
     def answer(handler: BaseHTTPRequestHandler) -> None:
         fake.send(handler, 200, body, {})
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(DownloadError) as caught:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fake, "answer", answer)
-        get(hub or HuggingFace(fake.url), folder)
+        with pytest.raises(DownloadError) as caught:
+            get(hub or HuggingFace(fake.url), folder)
     return str(caught.value)
 
 
@@ -510,18 +513,16 @@ def test_no_space(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     size = sum(len(body) for body in fake.files.values())
 
     def usage(_: Path) -> Any:
-        return shutil._ntuple_diskusage(10 * size, 9 * size, size)  # type: ignore[attr-defined]
+        return SimpleNamespace(free=size)
 
-    monkeypatch.setattr(pulling.shutil, "disk_usage", usage)
+    monkeypatch.setattr(shutil, "disk_usage", usage)
     with pytest.raises(DownloadError, match=r"are needed in .* for download and export, .* free"):
-        pulling.pull(NAME, "huggingface")
+        pull(NAME, "huggingface")
     assert not any("resolve" in path for path, _ in fake.requests)
     assert not (tmp_path / "home").exists()
 
 
 def test_full_disk_on_the_way(fake: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qwink.hub.partial import Partial
-
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -534,10 +535,6 @@ def test_full_disk_on_the_way(fake: FakeHub, folder: Path, monkeypatch: pytest.M
 
 
 def test_killed_on_the_way(fake: FakeHub, tmp_path: Path) -> None:
-    import os
-    import subprocess
-    import sys
-
     home = tmp_path / "home"
     reached = threading.Event()
     send_file = fake.send_file

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -74,12 +74,14 @@ class HuggingFace:
         found = ask(http, f"{api}/revision/{quote(wanted, safe='')}", repository, wanted)
         # From here on by commit, so that all files are of the same one.
         commit = _text(found.json(), "sha")
-        url: str | None = f"{api}/tree/{quote(commit, safe='')}"
-        files = []
-        while url is not None:
-            page = ask(http, url, repository, wanted)
+        tree, files = f"{api}/tree/{quote(commit, safe='')}", []
+        query: str | None = ""
+        while query is not None:
+            page = ask(http, tree + query, repository, wanted)
             files += [self._file(repository, commit, entry) for entry in _list(page.json())]
-            url = page.links.get("next", {}).get("url")
+            # Only its query: the token goes to nobody else, and a mirror may name the original.
+            more = page.links.get("next", {}).get("url")
+            query = f"?{urlsplit(more).query}" if more else None
         return _listing(repository, commit, [file for file in files if file])
 
     def _file(self, repository: str, commit: str, entry: Any) -> RemoteFile | None:

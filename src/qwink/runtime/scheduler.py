@@ -380,7 +380,7 @@ class Scheduler:
         rows: list[Any] = []
         for slot, ticket in enumerate(batch):
             try:
-                rows += self._run(slot, [ticket])
+                rows.extend(self._run(slot, [ticket]))
             except Exception as error:
                 rows.append(error)
         return rows

@@ -1,0 +1,266 @@
+"""The scheduler under faults: what goes wrong for one request stays with it.
+
+The engine is the real one, with faults put in front of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from qwink.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    EngineStopped,
+    GenerationError,
+    Overloaded,
+    QwinkError,
+)
+from qwink.runtime.preparation import ImageOptions
+from qwink.runtime.scheduler import Limits, Request, Ticket
+from qwink.runtime.vlm import VLM, Model
+from qwink.types import Event, Message, Result
+
+
+class FaultyEngine:
+    """The engine behind it, with a gate before each step and a fault where one is set."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fault: Callable[[str, Any], None] = lambda *_: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def prefill(self, *args: Any) -> Any:
+        self.gate.wait()
+        self.fault("prefill", args)
+        return self._engine.prefill(*args)
+
+    def decode(self, cache: Any, first: int, ids: Any, lengths: Any, positions: Any) -> Any:
+        self.gate.wait()
+        self.fault("decode", ids)
+        return self._engine.decode(cache, first, ids, lengths, positions)
+
+
+@contextmanager
+def running(model: Model, limits: Limits | None = None) -> Iterator[tuple[VLM, FaultyEngine]]:
+    engine: Any = FaultyEngine(model.engine)
+    with VLM(replace(model, engine=engine), limits=limits) as vlm:
+        try:
+            yield vlm, engine
+        finally:
+            engine.gate.set()
+
+
+def request(vlm: VLM, text: str, max_tokens: int = 6) -> Request:
+    sampling = replace(vlm.sampling, max_tokens=max_tokens)
+    return vlm.prepare([Message("user", (text,))], ImageOptions(), sampling)
+
+
+class Inbox:
+    """A listener that waits for the end."""
+
+    def __init__(self) -> None:
+        self._messages: SimpleQueue[Event | Exception] = SimpleQueue()
+        self.put = self._messages.put
+
+    def result(self) -> Result:
+        while True:
+            message = self._messages.get(timeout=60)
+            if isinstance(message, Exception):
+                raise message
+            if message.result is not None:
+                return message.result
+
+    def until_text(self) -> None:
+        while True:
+            message = self._messages.get(timeout=60)
+            assert not isinstance(message, Exception), message
+            if message.text:
+                return
+
+
+def submit(vlm: VLM, text: str, max_tokens: int = 6) -> tuple[Ticket, Inbox]:
+    inbox = Inbox()
+    return vlm.scheduler.submit(request(vlm, text, max_tokens), inbox.put), inbox
+
+
+def test_a_full_queue_refuses(tiny_model: Model) -> None:
+    with running(tiny_model, Limits(max_running=1, max_waiting=1)) as (vlm, engine):
+        engine.gate.clear()
+        _, first = submit(vlm, "one")
+        while vlm.scheduler.num_waiting != 1 or vlm.scheduler._waiting:
+            time.sleep(0.001)  # until the first is being prefilled
+        _, second = submit(vlm, "two")
+        with pytest.raises(Overloaded, match="1 requests are waiting"):
+            submit(vlm, "three")
+        engine.gate.set()
+        assert first.result().text
+        assert second.result().text
+
+
+def test_a_late_request_ends_others_go_on(tiny_model: Model) -> None:
+    with running(tiny_model) as (vlm, engine):
+        engine.gate.clear()
+        late, inbox = request(vlm, "late"), Inbox()
+        late.deadline = time.monotonic() - 1
+        vlm.scheduler.submit(late, inbox.put)
+        _, good = submit(vlm, "in time")
+        engine.gate.set()
+        with pytest.raises(DeadlineExceeded):
+            inbox.result()
+        assert good.result().text
+
+
+def test_a_cancelled_request_frees_its_slot(tiny_model: Model) -> None:
+    with running(tiny_model, Limits(max_running=1)) as (vlm, _):
+        ticket, first = submit(vlm, "endless", 2000)
+        first.until_text()
+        _, second = submit(vlm, "next")
+        ticket.cancel()
+        with pytest.raises(Cancelled):
+            first.result()
+        assert second.result().text
+        assert vlm.scheduler.num_running == 0
+
+
+def test_a_failing_prompt_fails_alone(tiny_model: Model) -> None:
+    with running(tiny_model) as (vlm, engine):
+        wanted = vlm.ask(question="good").text
+
+        def fault(kind: str, args: Any) -> None:
+            if kind == "prefill" and args[2].ids.tolist() == bad.sequence.prompt.ids.tolist():
+                raise RuntimeError("a broken prompt")
+
+        bad, inbox = request(vlm, "something else"), Inbox()
+        engine.fault = fault
+        vlm.scheduler.submit(bad, inbox.put)
+        _, good = submit(vlm, "good", 12)
+        with pytest.raises(RuntimeError, match="broken prompt"):
+            inbox.result()
+        assert good.result().text == wanted
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_row_that_breaks_the_batch_fails_alone(tiny_model: Model, victim: int) -> None:
+    texts = ["alpha", "beta beta", "gamma gamma gamma"]
+    with running(tiny_model) as (vlm, engine):
+        wanted = [vlm.ask(question=text, max_tokens=8).text for text in texts]
+        engine.gate.clear()
+        submitted = [submit(vlm, text, 8) for text in texts]
+        poison: list[int] = []
+
+        def fault(kind: str, ids: Any) -> None:
+            sequence = submitted[victim][0].request.sequence
+            if kind == "decode" and len(ids) == 3:  # all run: from now on this one is poisoned
+                poison[:] = [sequence.last_id]
+            rows = [t.request.sequence for t in vlm.scheduler._running]
+            first = 0 if len(ids) == len(rows) else None
+            involved = rows if first == 0 else [r for r in rows if r.last_id in ids]
+            if poison and sequence in involved:
+                raise RuntimeError("a poisoned row")
+
+        engine.fault = fault
+        engine.gate.set()
+        for index, (_, inbox) in enumerate(submitted):
+            if index == victim:
+                with pytest.raises(RuntimeError, match="poisoned"):
+                    inbox.result()
+            else:
+                assert inbox.result().text == wanted[index]
+
+
+def test_values_that_are_not_numbers_fail_their_row_only(tiny_model: Model) -> None:
+    with running(tiny_model) as (vlm, engine):
+        wanted = vlm.ask(question="good", max_tokens=8).text
+        decode = engine.decode
+
+        def broken(cache: Any, first: int, ids: Any, lengths: Any, positions: Any) -> Any:
+            logits = decode(cache, first, ids, lengths, positions)
+            if len(ids) == 2:
+                logits[0] = float("nan")
+            return logits
+
+        engine.gate.clear()
+        engine.decode = broken  # type: ignore[method-assign]
+        _, bad = submit(vlm, "bad", 8)
+        _, good = submit(vlm, "good", 8)
+        engine.gate.set()
+        with pytest.raises(GenerationError, match="not numbers"):
+            bad.result()
+        assert good.result().text == wanted
+
+
+def test_a_listener_that_raises_ends_its_own_request(tiny_model: Model) -> None:
+    with running(tiny_model) as (vlm, _):
+
+        def broken(_: Event | Exception) -> None:
+            raise OSError("the client is gone")
+
+        vlm.scheduler.submit(request(vlm, "to nobody", 500), broken)
+        _, good = submit(vlm, "good")
+        assert good.result().text
+        while vlm.scheduler.num_running:
+            time.sleep(0.001)
+
+
+def test_the_death_of_the_engine_thread_leaves_nobody_waiting(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tiny_model) as (vlm, engine):
+        engine.gate.clear()
+        _, waiting = submit(vlm, "hello")
+
+        def die() -> None:
+            raise MemoryError("no memory left")
+
+        monkeypatch.setattr(vlm.scheduler, "_decode", die)
+        engine.gate.set()
+        with pytest.raises(EngineStopped, match="no memory left"):
+            waiting.result()
+        assert not vlm.scheduler.alive
+        with pytest.raises(EngineStopped):
+            submit(vlm, "anybody?")
+
+
+def test_closing_finishes_what_is_under_way(tiny_model: Model) -> None:
+    with running(tiny_model) as (vlm, _):
+        _, inbox = submit(vlm, "hello", 6)
+        vlm.close()
+        assert inbox.result().text
+        with pytest.raises(QwinkError):
+            submit(vlm, "too late")
+
+
+def test_closing_ends_what_takes_too_long(tiny_model: Model) -> None:
+    with running(tiny_model) as (vlm, engine):
+        _, inbox = submit(vlm, "endless", 3000)
+        inbox.until_text()
+        engine.fault = lambda *_: time.sleep(0.05)
+        vlm.close(0.1)
+        with pytest.raises(Cancelled):
+            inbox.result()
+
+
+def test_admission_is_bounded_by_memory(tiny_model: Model) -> None:
+    with running(tiny_model) as (probe, _):
+        bytes_per_token = probe.scheduler._cache.bytes_per_token
+    limits = Limits(max_running=4, kv_bytes=150 * bytes_per_token)
+    with running(tiny_model, limits) as (vlm, _):
+        inboxes = [submit(vlm, f"number {number}", 60)[1] for number in range(4)]
+        most = 0
+        while vlm.scheduler.num_running or vlm.scheduler.num_waiting:
+            most = max(most, vlm.scheduler.num_running)
+            time.sleep(0.0005)
+        assert all(inbox.result().text is not None for inbox in inboxes)
+        assert most <= 1
