@@ -113,7 +113,7 @@ class FakeHub:
                 sha256 = hashlib.sha256(content).hexdigest()
                 entry["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 130}
             entries.append(entry)
-        more = f'<{self.url}/api/models/{NAME}/tree/{COMMIT}?cursor={start + 4}>; rel="next"'
+        more = f'<https://elsewhere.test/tree?cursor={start + 4}>; rel="next"'
         headers = {"Link": more} if start + 4 < len(entries) else {}
         self.send_json(handler, entries[start : start + 4], **headers)
 
@@ -391,6 +391,14 @@ def test_licence_to_accept(fake: FakeHub, folder: Path) -> None:
     known = HuggingFace(fake.url, "hf_x")
     message = refusal(fake, folder, 403, known, at, X_Error_Code="GatedRepo")
     assert "accept it, and pull again" in message
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_modelscope_knows_no_token_of_ours(fake: FakeHub, folder: Path, status: int) -> None:
+    message = refusal(fake, folder, status, ModelScope(fake.url))
+    assert "private or asks for a licence" in message
+    assert "modelscope download" in message
+    assert "HF_TOKEN" not in message
 
 
 def test_wrong_token(fake: FakeHub, folder: Path) -> None:

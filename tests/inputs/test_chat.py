@@ -224,3 +224,8 @@ def test_what_templates_may_call() -> None:
 
 def test_template_of_the_tests_is_whole() -> None:
     assert "CONTENT" not in CHAT_TEMPLATE
+
+
+def test_half_a_surrogate_pair_is_refused(tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    with pytest.raises(PromptError, match="not valid Unicode"):
+        template.encode([Message("user", ("broken \udcff text",))], tokenizer)

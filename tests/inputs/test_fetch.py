@@ -20,6 +20,7 @@ from qwink.errors import FetchError
 from qwink.inputs import fetch as fetching
 from qwink.inputs.addresses import is_private, is_public
 from qwink.inputs.fetch import FetchPolicy, fetch
+from qwink.runtime.preparation import ImageOptions, _fetch
 
 LOCAL = FetchPolicy(frozenset({"127.0.0.1"}), timeout_s=5.0)
 PUBLIC = FetchPolicy(public=True, timeout_s=5.0)
@@ -428,6 +429,12 @@ def test_messages_do_not_repeat_secrets(server: Server) -> None:
     with pytest.raises(FetchError) as caught:
         fetch(server.url("/a.png?signature=secret"), FetchPolicy())
     assert "secret" not in str(caught.value)
+
+
+def test_pictures_of_the_library_are_fetched_only_by_policy(server: Server) -> None:
+    with pytest.raises(FetchError, match="URLs are not fetched here"):
+        _fetch(server.url("/a.png"), ImageOptions().fetch_policy)
+    assert _fetch(server.url("/a.png"), ImageOptions(fetch_policy=LOCAL).fetch_policy) == PICTURE
 
 
 # TLS

@@ -51,7 +51,7 @@ def test_keys(serve: Serve, tmp_path: Path) -> None:
         with server.client(api_key=key) as client:
             assert [model.id for model in client.models.list()] == ["gpt-mine"]
     for key in ("first", "first-keyy", "# ours", "schlüssel"):
-        headers = {"Authorization": f"Bearer {key}".encode()}
+        headers = {b"Authorization": f"Bearer {key}".encode()}
         for method, path in (("GET", "/v1/models"), ("POST", "/v1/images"), ("GET", "/metrics")):
             response = server.http.request(method, server.address + path, headers=headers)
             assert response.status_code == 401

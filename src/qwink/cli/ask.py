@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
 
-NANO_HINT = (
-    "hint: this is nano, which is tiny; for more download Qwen/Qwen3-VL-2B-Instruct "
-    "and add --model FOLDER"
-)
+NANO_HINT = "hint: this is nano, which is tiny; for more, qwink pull Qwen/Qwen3-VL-2B-Instruct"
 # What a picture could make the model say to the terminal: escape sequences and the like.
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 

@@ -85,6 +85,10 @@ def export(
     return Artifact.load(out)
 
 
+# No space, a file beyond what is allowed, a quota used up.
+DISK_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
 @contextmanager
 def _staging(out: Path) -> Iterator[Path]:
     """A hidden folder beside `out` that becomes `out` if nothing goes wrong."""
@@ -100,7 +104,7 @@ def _staging(out: Path) -> Iterator[Path]:
     except OSError as error:
         reason = (
             "the disk is full; free some space or choose another folder with --out"
-            if error.errno == errno.ENOSPC
+            if error.errno in DISK_FULL
             else f"cannot be written: {error.strerror or error}"
         )
         raise ArtifactError(f"{out}: {reason}") from error

@@ -121,6 +121,11 @@ def check(response: httpx.Response, repository: str, revision: str) -> None:
         raise Interrupted("status 403")  # of a file server: the link expired, the hub has others
     if code == "RevisionNotFound":
         raise DownloadError(f"{repository} has no revision {revision!r}; see {site}/{repository}")
+    if status in (401, 403) and first.url.path.startswith("/api/v1/"):  # ModelScope's
+        raise DownloadError(
+            f"{repository} is private or asks for a licence at {site}; fetch it with "
+            "'modelscope download' after logging in there, and give its folder as --model FOLDER"
+        )
     if status == 401 and known and (code == "" or "credentials" in message):
         raise DownloadError(
             f"{site} does not accept HF_TOKEN; make a new one at {site}/settings/tokens"
@@ -132,8 +137,8 @@ def check(response: httpx.Response, repository: str, revision: str) -> None:
             f"accept it{token}, and pull again"
         )
     if status in (401, 404):  # Hugging Face answers 401 to hide whether there is a private one
+        private = ", and if it is private set HF_TOKEN" if status == 401 else ""
         raise DownloadError(
-            f"{repository} is not at {site}; check the name and the revision {revision!r}, "
-            "and if it is private set HF_TOKEN"
+            f"{repository} is not at {site}; check the name and the revision {revision!r}{private}"
         )
     raise DownloadError(f"{site} answers with status {status} for {repository}; {BY_HAND}")

@@ -113,6 +113,7 @@ class ChatTemplate:
         for special tokens only; `<think>` and `<tool_call>` are words of the model's own there.
         """
         texts = [part for message in messages for part in message.content if isinstance(part, str)]
+        _check_unicode(texts)
         starts = sorted({name[0] for name in tokenizer.added_tokens if not name[0].isspace()})
         hide = dict(zip(starts, _unused("".join(texts) + self._source), strict=False))
         if len(hide) < len(starts):
@@ -148,6 +149,16 @@ def _hide(text: str, hide: dict[str, str], spoken: re.Pattern[str] | None) -> st
         pieces += [text[end : match.start()].translate(table), word]
         end = match.end()
     return "".join([*pieces, text[end:].translate(table)])
+
+
+def _check_unicode(texts: Iterable[str]) -> None:
+    """Half a surrogate pair, as broken escapes and terminals give it, is no character."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(
+            f"a text is not valid Unicode ({error.object[error.start]!r}); remove that character"
+        ) from None
 
 
 def _unused(text: str) -> Iterable[str]:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from filelock import FileLock
+
 from qwink.cache.embeddings import Store
 from qwink.engine.onnx import OnnxEngine
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
@@ -16,7 +18,7 @@ from qwink.export.recipe import Recipe, get_recipe
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
-from qwink.model.config import load_generation_defaults
+from qwink.model.config import load_config, load_generation_defaults
 from qwink.model.weights import fingerprint
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, CacheLimits, Model
@@ -108,15 +110,23 @@ def artifact_folder(checkpoint: Path, recipe: Recipe, settings: Settings) -> Pat
 
 def _exported(checkpoint: Path, name: str, settings: Settings, report: Report) -> Artifact:
     recipe = get_recipe(name)
+    load_config(checkpoint)  # a checkpoint of another kind is told before its weights are
     out = artifact_folder(checkpoint, recipe, settings)
-    if out.is_dir():
-        with suppress(ArtifactError):  # damaged, or of an older format: make it anew
-            return Artifact.load(out)
-        if not is_artifact(out):  # without its manifest, an export would not replace it
-            shutil.rmtree(out, ignore_errors=True)
+    with suppress(ArtifactError):  # not there, damaged, or of an older format: make it anew
+        return Artifact.load(out)
     from qwink.export.build import export  # what only an export needs takes a while to import
 
-    return export(checkpoint, out, recipe, report, overwrite=True)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out.parent / f".{out.name}.lock")
+        with lock:  # another process may be making it
+            with suppress(ArtifactError):
+                return Artifact.load(out)
+            for leftover in (out, *out.parent.glob(f".{out.name}.*/")):
+                shutil.rmtree(leftover, ignore_errors=True)
+            return export(checkpoint, out, recipe, report)
+    except OSError as error:
+        raise ArtifactError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
 def _from_hub_cache(model: str, settings: Settings) -> Path:

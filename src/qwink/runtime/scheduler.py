@@ -138,10 +138,10 @@ class Scheduler:
         with self._wake:
             if self._closing or not self.alive:
                 raise EngineStopped("the engine has stopped; start the service again")
-            if len(self._waiting) >= self.limits.max_waiting:
-                raise Overloaded(
-                    f"{len(self._waiting)} requests are waiting already; try again shortly"
-                )
+            # Those given up leave the queue at the next step only.
+            num_waiting = sum(not other.cancelled for other in self._waiting)
+            if num_waiting >= self.limits.max_waiting:
+                raise Overloaded(f"{num_waiting} requests are waiting already; try again shortly")
             request.watch.queued()
             self._waiting.append(ticket)
             place = len(self._waiting) - 1 + (self._prefilling is not None)

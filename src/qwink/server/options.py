@@ -61,11 +61,19 @@ class ServerOptions:
     disk_cache_mb: int = 4096
 
     def __post_init__(self) -> None:
-        for name in ("threads", "context", "max_running", "max_body_mb", "disk_cache_mb"):
+        counts = (
+            "threads",
+            "context",
+            "max_running",
+            "max_waiting",
+            "max_body_mb",
+            "disk_cache_mb",
+        )
+        for name in counts:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}; it must be 1 or more")
-        for name in ("max_waiting", "uploads_mb", "embeddings_mb", "prefixes_mb", "grace"):
+        for name in ("uploads_mb", "embeddings_mb", "prefixes_mb", "grace"):
             if getattr(self, name) < 0:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
