@@ -21,11 +21,11 @@ import httpx
 import pytest
 
 from qwink.cli.pull import export_bytes, pull
-from qwink.errors import CheckpointError, ModelNotFound
+from qwink.errors import CheckpointError, DownloadError, ModelNotFound
 from qwink.export.recipe import RECIPES
 from qwink.hub import http as talking
 from qwink.hub.download import Progress, _alone, download, missing_bytes, staging_folder
-from qwink.hub.http import DownloadError, client
+from qwink.hub.http import client
 from qwink.hub.listing import Hub, HuggingFace, Listing, ModelScope
 from qwink.hub.partial import Partial
 from qwink.runtime.models import checkpoint_folder, find_folder

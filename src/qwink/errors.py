@@ -7,6 +7,7 @@ QwinkError
 ├── CheckpointError       a checkpoint folder is missing something, damaged or of another kind
 ├── ArtifactError         an artifact folder does not load, or could not be written
 ├── ModelNotFound         a model reference leads nowhere
+│   └── DownloadError     a checkpoint could not be downloaded
 ├── PromptError           the conversation cannot be turned into a prompt
 │   └── ContextOverflow   more tokens than the context holds
 ├── OptionError           an option's value is out of range or cannot be honoured (a ValueError)
@@ -51,6 +52,10 @@ class ArtifactError(QwinkError):
 
 class ModelNotFound(QwinkError):
     """A model reference leads nowhere."""
+
+
+class DownloadError(ModelNotFound):
+    """A checkpoint could not be downloaded."""
 
 
 class PromptError(QwinkError):

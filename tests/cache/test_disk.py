@@ -137,7 +137,9 @@ def test_float32_is_rounded(folder: Path) -> None:
 
 def test_behind_the_memory_cache(folder: Path) -> None:
     image = encoded()
-    EmbeddingCache(BIG, DiskStore(folder, BIG)).put(image)
+    before = EmbeddingCache(BIG, DiskStore(folder, BIG))
+    before.put(image)
+    before.close()
     cache = EmbeddingCache(BIG, DiskStore(folder, BIG))
     assert_same(cache.get("a"), image)
     assert_same(cache.get("a"), image)

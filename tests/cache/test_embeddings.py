@@ -36,7 +36,9 @@ def test_what_is_put_is_what_is_got() -> None:
 
 def test_a_store_outlives_memory() -> None:
     store = DictStore()
-    EmbeddingCache(1 << 20, store).put(image("a"))
+    first = EmbeddingCache(1 << 20, store)
+    first.put(image("a"))
+    first.close()
     fresh = EmbeddingCache(1 << 20, store)
     assert fresh.get("a") is not None
     assert fresh.get("a") is not None

@@ -185,7 +185,8 @@ def test_given_areas_override() -> None:
 
 def test_tasks_keep_to_the_checkpoints_limits() -> None:
     small = choose_budget("document", "", limits=(1024, 65_536))
-    assert (small.min_pixels, small.max_pixels) == (1024, 65_536)  # as its pictures were in training
+    # A small model was trained on small pictures, as they are.
+    assert (small.min_pixels, small.max_pixels) == (1024, 65_536)
     large = choose_budget("describe", "", limits=(150_000, 10_000_000))
     assert (large.min_pixels, large.max_pixels) == (150_000, 448 * 448)
 

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.server.process import PATIENCE_S, Serve, Server, ask, png, user
+from tests.server.process import PATIENCE_S, Serve, Server, ask, image, png, user
 
 # Drawn: a greedy answer of this model soon repeats itself and is ended for that.
 ENDLESS: dict[str, Any] = {"max_tokens": 3500, "temperature": 1.5}
@@ -197,13 +197,33 @@ def test_foreign_pages_are_kept_out(server: Server) -> None:
 
 
 def test_origins_can_be_allowed(serve: Serve) -> None:
-    server = serve("--allow-origin", "https://page.example").wait_ready()
+    flags = ("--allow-origin", "https://page.example", "--allow-url-host", "pictures.example")
+    server = serve(*flags).wait_ready()
     headers = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
     asked = server.http.options(f"{server.address}/v1/chat/completions", headers=headers)
     assert asked.headers["access-control-allow-origin"] == "https://page.example"
     sent = server.http.post(f"{server.address}/v1/images", content=png(1), headers=headers)
     assert sent.status_code == 200
+    there = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/a.png"}}
+    with server.client() as client, pytest.raises(openai.BadRequestError) as caught:
+        ask(client, user(there))  # another host than the one allowed
+    assert caught.value.code == "image_not_fetched"
     assert server.stop() == 0
+
+
+def test_a_restart_finds_encoded_images_on_disk(serve: Serve, tmp_path: Path) -> None:
+    flags = ("--disk-cache", "--cache-dir", tmp_path / "images")
+    texts = []
+    for origin in ("computed", "reused"):
+        server = serve(*flags).wait_ready()
+        with server.client() as client:
+            answer = ask(client, user(image(1), "What is it?"))
+        assert answer.timings["origins"]["encode"] == origin
+        texts.append(answer.choices[0].message.content)
+        found = server.metric('qwink_cache_hits_total{cache="embeddings_on_disk"}')
+        assert found == (origin == "reused")
+        assert server.stop() == 0
+    assert texts[0] == texts[1]
 
 
 def test_requests_time_out(serve: Serve) -> None:

@@ -6,6 +6,7 @@ the first answer and all later ones see the same numbers, from whichever place t
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +29,8 @@ class EmbeddingCache:
     def __init__(self, max_bytes: int, store: Store | None = None) -> None:
         self._memory: MemoryCache[EncodedImage] = MemoryCache(max_bytes)
         self._store = store
+        # The store syncs to disk; whoever waits for an answer should not wait for that.
+        self._writer = ThreadPoolExecutor(1, "qwink-store") if store else None
         self.hits = self.store_hits = self.misses = 0
 
     @property
@@ -56,9 +59,14 @@ class EmbeddingCache:
         """Keep an image; returns it as `get` will."""
         kept = as_float16(image)
         self._memory.put(kept.key, kept)
-        if self._store is not None:
-            self._store.put(kept)
+        if self._store is not None and self._writer is not None:
+            self._writer.submit(self._store.put, kept)
         return kept
+
+    def close(self) -> None:
+        """Wait until the store has everything. Nothing may be put afterwards."""
+        if self._writer is not None:
+            self._writer.shutdown()
 
 
 def as_float16(image: EncodedImage) -> EncodedImage:

@@ -116,7 +116,7 @@ def _hub(name: str, settings: Settings) -> Hub:
 
 def _check_space(needs: dict[Path, int]) -> None:
     """Before gigabytes are fetched, see that there is room for them, disk by disk."""
-    from qwink.hub.http import DownloadError
+    from qwink.errors import DownloadError
 
     disks: dict[int, tuple[Path, int]] = {}
     for folder, num_bytes in needs.items():

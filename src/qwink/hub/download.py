@@ -19,8 +19,8 @@ from pathlib import Path
 
 import httpx
 
-from qwink.errors import CheckpointError
-from qwink.hub.http import DownloadError, Interrupted, check, persist, problems
+from qwink.errors import CheckpointError, DownloadError
+from qwink.hub.http import Interrupted, check, persist, problems
 from qwink.hub.listing import Listing, RemoteFile
 from qwink.hub.partial import Partial, is_right
 from qwink.model.config import load_config

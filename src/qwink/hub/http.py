@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from qwink.errors import ModelNotFound
+from qwink.errors import DownloadError
 
 TRIES = 5
 BACKOFF_S = 1.0  # before the second try; doubles from try to try
@@ -18,10 +18,6 @@ _BUSY = (408, 425, 429, 500, 502, 503, 504)
 BY_HAND = "or copy its files into a folder by other means and give that folder as --model FOLDER"
 
 T = TypeVar("T")
-
-
-class DownloadError(ModelNotFound):
-    """A checkpoint could not be downloaded."""
 
 
 class Interrupted(Exception):

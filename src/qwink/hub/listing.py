@@ -10,8 +10,8 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from qwink.errors import CheckpointError
-from qwink.hub.http import DownloadError, ask
+from qwink.errors import CheckpointError, DownloadError
+from qwink.hub.http import ask
 from qwink.model.artifact import COPIED_FILES
 
 # At the top of the repository only; PyTorch's pickles, GGUF and the like stay there.

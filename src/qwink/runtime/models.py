@@ -117,9 +117,9 @@ def _exported(checkpoint: Path, name: str, settings: Settings, report: Report) -
     from qwink.export.build import export  # what only an export needs takes a while to import
 
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out.parent / f".{out.name}.lock")
-        with lock:  # another process may be making it
+        locks = settings.home / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with FileLock(locks / f"{out.name}.lock"):  # another process may be making it
             with suppress(ArtifactError):
                 return Artifact.load(out)
             for leftover in (out, *out.parent.glob(f".{out.name}.*/")):

@@ -174,6 +174,7 @@ class Scheduler:
         with self._wake:
             self._wake.notify()
         self._thread.join(timeout_s)
+        self.embeddings.close()
 
     def _tickets(self) -> list[Ticket]:
         under_way = [] if self._prefilling is None else [self._prefilling]

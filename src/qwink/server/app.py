@@ -87,7 +87,7 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
     @app.get("/health", summary="Ask whether the server lives")
     async def health() -> Response:
         """200, or 503 when the engine has stopped."""
-        if service.error is not None:
+        if not service.alive:
             raise Failure(503, "the engine has stopped", "engine_stopped")
         return JSONResponse({"status": "ok"})
 

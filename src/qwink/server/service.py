@@ -66,7 +66,7 @@ class Service:
 
     async def _watch_engine(self) -> None:
         while self.error is None:
-            if self._vlm is not None and not self._vlm.scheduler.alive and not self.draining:
+            if self._vlm is not None and not self.alive:
                 self.error = self._vlm.scheduler.error or EngineStopped("the engine has stopped")
                 break
             await asyncio.sleep(_WATCH_INTERVAL_S)
@@ -77,11 +77,17 @@ class Service:
         return self._vlm is not None
 
     @property
+    def alive(self) -> bool:
+        """Whether the engine does its work, or will once it is loaded."""
+        engine_lives = self._vlm is None or self.draining or self._vlm.scheduler.alive
+        return self.error is None and engine_lives
+
+    @property
     def vlm(self) -> VLM:
         """Raises Failure while it is loading, when it failed, and when the server stops."""
         if self.draining:
             raise shutting_down()
-        if self.error is not None:
+        if not self.alive:
             raise Failure(503, "the engine has stopped", "engine_stopped")
         if self._vlm is None:
             raise not_ready("the model is loading; try again in a moment")
