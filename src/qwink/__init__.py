@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qwink.errors import QwinkError
+    from qwink.runtime.conversation import Conversation
     from qwink.runtime.models import load
-    from qwink.runtime.vlm import VLM, Conversation
+    from qwink.runtime.vlm import VLM
     from qwink.types import (
         EncodedImage,
         Event,
@@ -31,7 +32,7 @@ __version__ = "0.1.0.dev0"
 
 # Where each name lives. Loaded on first use, so that `import qwink` costs next to nothing.
 _HOMES = {
-    "Conversation": "qwink.runtime.vlm",
+    "Conversation": "qwink.runtime.conversation",
     "EncodedImage": "qwink.types",
     "Event": "qwink.types",
     "Message": "qwink.types",

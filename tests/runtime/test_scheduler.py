@@ -24,7 +24,8 @@ from qwink.errors import (
     QwinkError,
 )
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.scheduler import Limits, Request, Ticket
+from qwink.runtime.request import Request, Ticket
+from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
 from qwink.types import Event, Message, Result
 

@@ -17,8 +17,10 @@ from qwink.errors import ContextOverflow, ImageError, OptionError, PromptError
 from qwink.inputs.images import decode, open_image
 from qwink.inputs.patches import prepare
 from qwink.inputs.prompt import build_prompt
+from qwink.runtime.conversation import Conversation
+from qwink.runtime.messages import Picked, user_message
 from qwink.runtime.scheduler import Limits
-from qwink.runtime.vlm import VLM, CacheLimits, Conversation, Model, Picked, user_message
+from qwink.runtime.vlm import VLM, CacheLimits, Model
 from qwink.types import STAGES, EncodedImage, Event, Message, Patches, Result, SamplingParams
 from tests.parity import Case, reference_inputs
 

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,13 +28,10 @@ from qwink.cache.prefix import PrefixCache, PrefixEntry, common_start
 from qwink.engine.base import Engine
 from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, Overloaded, QwinkError
 from qwink.runtime.preparation import PreparedImage
-from qwink.runtime.sequence import Sequence
-from qwink.runtime.stopwatch import Stopwatch
+from qwink.runtime.request import Listener, Request, Ticket
 from qwink.types import EncodedImage, Event, Patches, Result, Usage
 
 logger = logging.getLogger(__name__)
-
-Listener = Callable[[Event | Exception], None]
 
 T = TypeVar("T")
 
@@ -49,43 +46,6 @@ class Limits:
     max_waiting: int = 64
     prefill_chunk: int = 256
     kv_bytes: int = 4 << 30
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """A question ready to be run. `deadline` is on the clock of `time.monotonic`."""
-
-    sequence: Sequence
-    images: tuple[PreparedImage, ...]
-    max_tokens: int
-    model: str
-    watch: Stopwatch
-    warnings: tuple[str, ...] = ()
-    deadline: float | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """A request in the scheduler's hands. `cancel` may be called from any thread."""
-
-    request: Request
-    listener: Listener
-    number: int
-    cancelled: bool = False
-    encoded: dict[str, EncodedImage] = field(default_factory=dict)
-    num_prefilled: int = 0
-    num_reused: int = 0
-    admitted: bool = False
-    pieces: list[str] = field(default_factory=list)
-
-    def cancel(self) -> None:
-        """Nobody waits for the answer any more; its slot is free at the next step."""
-        self.cancelled = True
-
-    @property
-    def num_tokens(self) -> int:
-        """Most tokens that prompt and answer can take."""
-        return len(self.request.sequence.prompt) + self.request.max_tokens
 
 
 class Scheduler:

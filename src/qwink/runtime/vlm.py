@@ -13,12 +13,15 @@ from qwink.cache.embeddings import EmbeddingCache, Store
 from qwink.cache.prefix import PrefixCache
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
-from qwink.errors import ImageError, OptionError, PromptError
+from qwink.errors import ImageError, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.conversation import Conversation
+from qwink.runtime.messages import Picked, last_result, text_of, user_message
 from qwink.runtime.preparation import ImageOptions, PreparedImage, prepare_image
-from qwink.runtime.scheduler import Limits, Request, Scheduler
+from qwink.runtime.request import Request
+from qwink.runtime.scheduler import Limits, Scheduler
 from qwink.runtime.sequence import Sequence as Answer
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import (
@@ -28,20 +31,9 @@ from qwink.types import (
     Message,
     Result,
     SamplingParams,
-    Task,
 )
 
 DEFAULT_CONTEXT = 16_384
-
-# What is asked when the user asks nothing.
-DEFAULT_QUESTIONS: dict[Task, str] = {
-    "auto": "Describe this picture.",
-    "describe": "Describe this picture.",
-    "frame": "Describe this picture.",
-    "ocr": "Read all the text in the picture.",
-    "document": "Convert this document to Markdown.",
-    "locate": "Locate every object; answer with their bbox_2d and label as JSON.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +146,7 @@ class VLM:
         `SamplingParams` (max_tokens, temperature, top_p, seed, stop, ...), which default to the
         model's own. Raises ImageError, PromptError (ContextOverflow), OptionError, GenerationError.
         """
-        return _last(self.stream(images, question, system=system, **options))
+        return last_result(self.stream(images, question, system=system, **options))
 
     def stream(
         self,
@@ -244,7 +236,7 @@ class VLM:
 
         turns = []
         for message in messages:
-            question = _text(message)
+            question = text_of(message)
             parts = [prepare_part(part, question) for part in message.content]
             turns.append(Message(message.role, tuple(parts)))
         with watch.stage("prefill"):
@@ -262,88 +254,9 @@ class VLM:
         )
 
 
-class Conversation:
-    """Questions and answers so far; earlier pictures are read and encoded once."""
-
-    def __init__(self, vlm: VLM, system: str | None = None) -> None:
-        self._vlm = vlm
-        self.messages: list[Message] = [] if system is None else [Message("system", (system,))]
-
-    def ask(
-        self,
-        question: str,
-        images: ImageSource | Sequence[ImageSource] | None = None,
-        **options: Any,
-    ) -> Result:
-        """The next question, about `images` or what was shown before. Options as in `VLM.ask`."""
-        return _last(self.stream(question, images, **options))
-
-    def stream(
-        self,
-        question: str,
-        images: ImageSource | Sequence[ImageSource] | None = None,
-        **options: Any,
-    ) -> Iterator[Event]:
-        """As `ask`, piece by piece. The turn is remembered when the answer is complete."""
-        image_options, sampling = self._vlm.split_options(options)
-        watch, engine = Stopwatch(), self._vlm.engine
-        pictures = [
-            prepare_image(source, question, image_options, engine, watch)
-            for source in as_list(images)
-        ]
-        turns = [*self.messages, Message("user", (*pictures, question))]
-        for event in self._vlm.stream_messages(turns, image_options, sampling, watch):
-            if event.result is not None:
-                self.messages = [*turns, Message("assistant", (event.result.text,))]
-            yield event
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Picked:
-    """An image source in a message: a path is a string, and strings are text.
-
-    `options` take the place of those for all images.
-    """
-
-    source: ImageSource
-    options: ImageOptions | None = None
-
-
-def as_list(images: ImageSource | Sequence[ImageSource] | None) -> list[Any]:
-    """One image, several or none, as a list."""
-    if images is None:
-        return []
-    return list(images) if isinstance(images, list | tuple) else [images]
-
-
-def user_message(
-    images: ImageSource | Sequence[ImageSource] | None, question: str | None, task: Task
-) -> Message:
-    """Images first, then the question; the task's own where none is given.
-
-    Raises PromptError if there is neither.
-    """
-    pictures = [Picked(source) for source in as_list(images)]
-    if question is None and not pictures:
-        raise PromptError("nothing to answer; give a picture, a question or both")
-    return Message("user", (*pictures, question or DEFAULT_QUESTIONS[task]))
-
-
 def _image_options(options: dict[str, Any]) -> ImageOptions:
     known = [field.name for field in fields(ImageOptions)]
     for name in options:
         if name not in known:
             raise OptionError(f"unknown option {name!r}; images take {', '.join(known)}")
     return ImageOptions(**options)
-
-
-def _text(message: Message) -> str:
-    return "\n".join(part for part in message.content if isinstance(part, str))
-
-
-def _last(events: Iterator[Event]) -> Result:
-    result = None
-    for event in events:
-        result = event.result
-    assert result is not None, "a stream ends with its result or raises"
-    return result

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from qwink.engine.sampler import validate
 from qwink.errors import DeadlineExceeded, ImageError
-from qwink.runtime.scheduler import Request as Question
+from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.answer import Answer, timings_of
 from qwink.server.failures import Failure, as_failure, invalid

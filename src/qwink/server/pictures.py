@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qwink.errors import ImageError
+from qwink.runtime.messages import Picked
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.runtime.vlm import Picked
 from qwink.server.failures import Failure
 from qwink.server.options import ServerOptions
 from qwink.server.schema import ChatRequest, ImageUrl, Part

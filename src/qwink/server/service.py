@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from qwink.errors import DeadlineExceeded, EngineStopped, Overloaded
-from qwink.runtime.scheduler import Request, Ticket
+from qwink.runtime.request import Request, Ticket
 from qwink.runtime.vlm import VLM
 from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.metrics import Metrics

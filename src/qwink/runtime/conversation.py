@@ -1,0 +1,50 @@
+"""Several questions in a row, each knowing what was said before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from qwink.runtime.messages import as_list, last_result
+from qwink.runtime.preparation import prepare_image
+from qwink.runtime.stopwatch import Stopwatch
+from qwink.types import Event, ImageSource, Message, Result
+
+if TYPE_CHECKING:
+    from qwink.runtime.vlm import VLM
+
+
+class Conversation:
+    """Questions and answers so far; earlier pictures are read and encoded once."""
+
+    def __init__(self, vlm: VLM, system: str | None = None) -> None:
+        self._vlm = vlm
+        self.messages: list[Message] = [] if system is None else [Message("system", (system,))]
+
+    def ask(
+        self,
+        question: str,
+        images: ImageSource | Sequence[ImageSource] | None = None,
+        **options: Any,
+    ) -> Result:
+        """The next question, about `images` or what was shown before. Options as in `VLM.ask`."""
+        return last_result(self.stream(question, images, **options))
+
+    def stream(
+        self,
+        question: str,
+        images: ImageSource | Sequence[ImageSource] | None = None,
+        **options: Any,
+    ) -> Iterator[Event]:
+        """As `ask`, piece by piece. The turn is remembered when the answer is complete."""
+        image_options, sampling = self._vlm.split_options(options)
+        watch, engine = Stopwatch(), self._vlm.engine
+        pictures = [
+            prepare_image(source, question, image_options, engine, watch)
+            for source in as_list(images)
+        ]
+        turns = [*self.messages, Message("user", (*pictures, question))]
+        for event in self._vlm.stream_messages(turns, image_options, sampling, watch):
+            if event.result is not None:
+                self.messages = [*turns, Message("assistant", (event.result.text,))]
+            yield event

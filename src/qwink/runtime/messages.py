@@ -1,0 +1,64 @@
+"""Turns of a conversation, from what users give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qwink.errors import PromptError
+from qwink.runtime.preparation import ImageOptions
+from qwink.types import Event, ImageSource, Message, Result, Task
+
+# What is asked when the user asks nothing.
+DEFAULT_QUESTIONS: dict[Task, str] = {
+    "auto": "Describe this picture.",
+    "describe": "Describe this picture.",
+    "frame": "Describe this picture.",
+    "ocr": "Read all the text in the picture.",
+    "document": "Convert this document to Markdown.",
+    "locate": "Locate every object; answer with their bbox_2d and label as JSON.",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """An image source in a message: a path is a string, and strings are text.
+
+    `options` take the place of those for all images.
+    """
+
+    source: ImageSource
+    options: ImageOptions | None = None
+
+
+def as_list(images: ImageSource | Sequence[ImageSource] | None) -> list[Any]:
+    """One image, several or none, as a list."""
+    if images is None:
+        return []
+    return list(images) if isinstance(images, list | tuple) else [images]
+
+
+def user_message(
+    images: ImageSource | Sequence[ImageSource] | None, question: str | None, task: Task
+) -> Message:
+    """Images first, then the question; the task's own where none is given.
+
+    Raises PromptError if there is neither.
+    """
+    pictures = [Picked(source) for source in as_list(images)]
+    if question is None and not pictures:
+        raise PromptError("nothing to answer; give a picture, a question or both")
+    return Message("user", (*pictures, question or DEFAULT_QUESTIONS[task]))
+
+
+def text_of(message: Message) -> str:
+    return "\n".join(part for part in message.content if isinstance(part, str))
+
+
+def last_result(events: Iterator[Event]) -> Result:
+    result = None
+    for event in events:
+        result = event.result
+    assert result is not None, "a stream ends with its result or raises"
+    return result
