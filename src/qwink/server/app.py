@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
-from fastapi.staticfiles import StaticFiles
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -18,6 +17,7 @@ from qwink import __version__
 from qwink.errors import QwinkError
 from qwink.runtime.vlm import VLM
 from qwink.server.auth import Guard
+from qwink.server.budgets import Pace, budget_routes
 from qwink.server.chat import chat_routes
 from qwink.server.docs import HEADERS, docs_page
 from qwink.server.failures import Failure, as_failure
@@ -25,10 +25,9 @@ from qwink.server.images import image_routes
 from qwink.server.limits import BodyLimit
 from qwink.server.logs import Access
 from qwink.server.options import ServerOptions
+from qwink.server.page import STATIC, Page, index
 from qwink.server.schema import ChatRequest
 from qwink.server.service import Service
-
-STATIC = Path(__file__).parent / "static"  # if it is there, index.html is the page at /
 
 
 def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = None) -> FastAPI:
@@ -55,7 +54,9 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
         redoc_url=None,
     )
     app.state.service = service
-    app.include_router(chat_routes(service))
+    pace = Pace()
+    app.include_router(chat_routes(service, pace))
+    app.include_router(budget_routes(service, pace))
     app.include_router(image_routes(service))
     _add_status_routes(app, service)
     _add_pages(app)
@@ -92,8 +93,11 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
         return JSONResponse({"status": "ok"})
 
     @app.get("/ready", summary="Ask whether the server can answer")
-    async def ready() -> Response:
-        """200, or 503 while the model is loading and when the server is shutting down."""
+    async def ready(http: Request) -> Response:
+        """200, or 503 while the model is loading and when the server is shutting down. With
+        `?wait=30`, the answer comes as soon as the model is there, at most so many seconds later.
+        """
+        await service.until_loaded(_seconds(http.query_params.get("wait", "0")))
         return JSONResponse({"status": "ready", "model": service.vlm.name})
 
     @app.get("/metrics", summary="Read the metrics")
@@ -103,18 +107,22 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type=kind)
 
 
+def _seconds(wait: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,2}", wait) or int(wait) > 60:
+        raise Failure(400, "wait must be a whole number of seconds, up to 60", "invalid_value", "wait")
+    return float(wait)
+
+
 def _add_pages(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return HTMLResponse(docs_page(app.openapi()), headers=HEADERS)
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page() -> Response:
-        index = STATIC / "index.html"
-        return FileResponse(index) if index.is_file() else RedirectResponse("/docs")
+        return index()
 
-    if STATIC.is_dir():
-        app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", Page(directory=STATIC), name="static")
 
 
 def _add_errors(app: FastAPI, service: Service) -> None:

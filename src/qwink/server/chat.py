@@ -17,6 +17,7 @@ from qwink.errors import DeadlineExceeded, ImageError
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.answer import Answer, timings_of
+from qwink.server.budgets import Pace
 from qwink.server.failures import Failure, as_failure, invalid
 from qwink.server.limits import ClientGone
 from qwink.server.logs import Record, record_of
@@ -39,7 +40,7 @@ _SAMPLING = [
 ]
 
 
-def chat_routes(service: Service) -> APIRouter:
+def chat_routes(service: Service, pace: Pace) -> APIRouter:
     router = APIRouter()
     pictures = Pictures(service.options, service.uploads)
     schema = {"$ref": "#/components/schemas/ChatRequest"}
@@ -50,7 +51,7 @@ def chat_routes(service: Service) -> APIRouter:
     )
     async def complete(http: Request) -> Response:
         """OpenAI's chat completions, with pictures. With `stream: true` as server-sent events."""
-        exchange = Exchange(service, pictures, http)
+        exchange = Exchange(service, pictures, pace, http)
         return await exchange.respond()
 
     return router
@@ -59,8 +60,8 @@ def chat_routes(service: Service) -> APIRouter:
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, service: Service, pictures: Pictures, http: Request) -> None:
-        self._service, self._pictures, self._http = service, pictures, http
+    def __init__(self, service: Service, pictures: Pictures, pace: Pace, http: Request) -> None:
+        self._service, self._pictures, self._pace, self._http = service, pictures, pace, http
         self._record: Record = record_of(http.scope)
         self._watch = Stopwatch()
         self._deadline = time.monotonic() + service.options.request_timeout
@@ -138,6 +139,7 @@ class Exchange:
     def _note(self, result: Result) -> None:
         usage = result.usage
         self._service.metrics.answer(result)
+        self._pace.answer(result)
         self._service.took(result.timings.total_ms / 1e3)
         self._record.details |= {
             "finish_reason": result.finish_reason,

@@ -33,6 +33,17 @@ def image_routes(service: Service) -> APIRouter:
         found = await service.work(service.uploads.add, content)
         return JSONResponse(_document(found))
 
+    @router.get("/v1/images", summary="Ask which pictures are known")
+    async def which(http: Request) -> dict[str, Any]:
+        """Of the pictures in `?id=...&id=...` (ids or hashes), those that can be referred to; no
+        others are named.
+        """
+        names = dict.fromkeys(http.query_params.getlist("id"))
+        if not names:
+            raise Failure(400, "say which: ?id=..., as often as you like", "missing_field", "id")
+        found = (service.uploads.find(name) for name in names)
+        return {"object": "list", "data": [_document(upload) for upload in found if upload]}
+
     @router.head("/v1/images/{key}", summary="Ask whether a picture is known")
     async def known(key: str) -> Response:
         """200 if the picture can be referred to, else 404. `key` is an `id`, or the hash alone."""

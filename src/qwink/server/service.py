@@ -93,6 +93,14 @@ class Service:
             raise not_ready("the model is loading; try again in a moment")
         return self._vlm
 
+    async def until_loaded(self, seconds: float) -> None:
+        """Returns when the model is there, will never be, or the time is over."""
+        deadline = time.monotonic() + seconds
+        while self._vlm is None and self.alive and not self.draining:
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0.05)
+
     @property
     def model_names(self) -> tuple[str, ...]:
         return self.options.served_model_name or (self.vlm.name,)

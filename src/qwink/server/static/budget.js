@@ -1,0 +1,59 @@
+// How large a picture may become, what it then costs, and the slider's scale.
+// Sizes follow qwink.inputs.budget.fit: what the browser makes, the server need not resize again.
+
+export const SIDE = 32; // pixels of a token's side
+const PIXELS = SIDE * SIDE;
+const MOST_TOKENS = 4096; // of the slider: four megapixels
+const TEXT_TOKENS = 24; // of the question and the chat's frame, for the expected time
+
+/** The areas {least, most} for a task; `tokens` of the slider go before the task's own. */
+export function areas(budgets, task, tokens) {
+  const named = budgets.tasks[task];
+  // auto: the server goes by the words; nothing it could choose is larger than these.
+  const own = named ?? Object.values(budgets.tasks).reduce((a, b) => (a.max_pixels > b.max_pixels ? a : b));
+  if (!tokens) return { least: own.min_pixels, most: own.max_pixels };
+  const most = Math.min(tokens * PIXELS, budgets.max_pixels);
+  return { least: Math.min(own.min_pixels, most), most };
+}
+
+/** [columns, rows] of tokens for a picture. */
+export function fit(width, height, { least, most }) {
+  const half = (value) => { // as Python rounds
+    const floor = Math.floor(value);
+    return value - floor === 0.5 ? floor + (floor % 2) : Math.round(value);
+  };
+  const native = [Math.max(1, half(width / SIDE)), Math.max(1, half(height / SIDE))];
+  let [columns, rows] = native;
+  if (columns * rows * PIXELS < least) {
+    const scale = Math.sqrt(least / (width * height));
+    [columns, rows] = [Math.ceil((width * scale) / SIDE), Math.ceil((height * scale) / SIDE)];
+  }
+  if (columns * rows * PIXELS > most) {
+    const shrink = Math.sqrt((width * height) / most);
+    [columns, rows] = [Math.max(1, Math.floor(width / shrink / SIDE)), Math.max(1, Math.floor(height / shrink / SIDE))];
+  }
+  if (columns * rows * PIXELS > most) {
+    const length = Math.min(Math.max(...native, Math.ceil(least / PIXELS)), Math.floor(most / PIXELS));
+    [columns, rows] = width > height ? [length, 1] : [1, length];
+  }
+  return [columns, rows];
+}
+
+export const tokensOf = (picture, area) => fit(picture.width, picture.height, area).reduce((a, b) => a * b);
+
+/** Milliseconds to the first word, as this server measured of late; null where it has not. */
+export function expected(budgets, tokens) {
+  const { encode_ms: encode, prefill_ms: prefill } = budgets.ms_per_token;
+  if (prefill === null || (encode === null && tokens)) return null;
+  return tokens * ((encode ?? 0) + prefill) + TEXT_TOKENS * prefill;
+}
+
+/** The slider's ends, in tokens. */
+export function range(budgets) {
+  const most = Math.floor(budgets.max_pixels / PIXELS);
+  return [Math.min(16, most), Math.min(MOST_TOKENS, most, budgets.context - 256)];
+}
+
+export const fromSlider = (value, [low, high]) => Math.round(low * (high / low) ** (value / 100));
+export const toSlider = (tokens, [low, high]) =>
+  high > low ? Math.round((100 * Math.log(tokens / low)) / Math.log(high / low)) : 100;

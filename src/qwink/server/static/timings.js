@@ -1,0 +1,46 @@
+// Where the time went: a bar of the stages, and the numbers behind it.
+
+import { h } from './dom.js';
+import { language, t, time } from './i18n.js';
+
+export const STAGES = ['queue', 'fetch', 'decode', 'resize', 'encode', 'prefill', 'generate'];
+
+/** A section for an answer's `timings` and `usage`; `browserMs` went before, in this browser. */
+export function timings({ timings: times, usage }, browserMs) {
+  const shown = STAGES.map((stage) => ({
+    stage,
+    ms: times[`${stage}_ms`],
+    reused: times.origins[stage] === 'reused',
+    absent: stage !== 'queue' && times.origins[stage] === 'absent',
+  })).filter(({ absent }) => !absent);
+  const said = ({ stage, ms, reused }) => `${t(`stage.${stage}`)} ${reused ? t('reused') : time(ms)}`;
+  const bar = h('div', { class: 'bar', role: 'img', 'aria-label': `${t('where')}: ${shown.map(said).join(', ')}` },
+    shown.map((one) => {
+      const part = h('span', { class: `part ${one.stage}${one.reused ? ' reused' : ''}`, title: said(one), 'data-stage': one.stage });
+      part.style.flexGrow = String(Math.max(one.ms, 0));
+      return part;
+    }));
+  const list = h('dl', { class: 'stages' }, shown.map((one) => h('div', { title: t(`about.${one.stage}`), 'data-stage': one.stage },
+    h('dt', null, h('span', { class: `key ${one.stage}${one.reused ? ' reused' : ''}`, 'aria-hidden': 'true' }), t(`stage.${one.stage}`)),
+    h('dd', null, one.reused ? t('reused') : time(one.ms)))));
+  return h('section', { class: 'timings', 'aria-label': t('where') }, bar, list, summary(times, usage), details(times, usage, browserMs));
+}
+
+function summary(times, usage) {
+  const facts = [t('total', { time: time(times.total_ms) }), t('first', { time: time(times.first_token_ms) })];
+  const after = usage.completion_tokens - 1;
+  if (after > 0 && times.generate_ms > 0) {
+    const speed = ((after * 1000) / times.generate_ms).toLocaleString(language, { maximumSignificantDigits: 3 });
+    facts.push(t('speed', { n: speed }));
+  }
+  return h('p', { class: 'facts' }, facts.join(' · '));
+}
+
+function details(times, usage, browserMs) {
+  const { cached_tokens: cached, image_tokens: images } = usage.prompt_tokens_details;
+  const counts = t('counts', { prompt: usage.prompt_tokens, images, cached, n: usage.completion_tokens });
+  const notes = browserMs >= 1 ? [...times.notes, t('browser', { time: time(browserMs) })] : times.notes;
+  return h('details', null, h('summary', null, t('details')), h('p', null, counts),
+    h('dl', { class: 'about' }, STAGES.map((stage) => [h('dt', null, t(`stage.${stage}`)), h('dd', null, t(`about.${stage}`))])),
+    notes.length ? h('ul', null, notes.map((note) => h('li', null, note))) : null);
+}
