@@ -36,8 +36,9 @@ fix: $(DEV) ## repair and format what can be
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-docs: $(DEV) ## write docs/cli.md anew
+docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
+	@$(BIN)/python scripts/make_performance.py
 
 clean: ## remove what these chores made, .venv included
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

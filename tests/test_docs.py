@@ -1,6 +1,8 @@
 """The documentation keeps up with the code."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import qwink
@@ -51,3 +53,8 @@ def test_readme_names_only_commands_and_recipes_that_exist() -> None:
     }
     assert set(re.findall(r"^qwink (\w+)", readme, re.MULTILINE)) <= commands
     assert set(re.findall(r"--recipe (\w+)", readme)) <= set(RECIPES)
+
+
+def test_performance_page_is_what_the_results_say() -> None:
+    script = ROOT / "scripts" / "make_performance.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)

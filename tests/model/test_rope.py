@@ -42,7 +42,6 @@ CLIPS = st.builds(
     rest=st.lists(st.tuples(GRIDS, st.integers(1, 5)), max_size=4),
     last=st.booleans(),
 )
-@settings()
 def test_positions_equal_transformers(first: int, rest: list[tuple[Grid, int]], last: bool) -> None:
     types = [0] * first
     spans = []

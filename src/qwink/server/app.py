@@ -109,7 +109,9 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
 
 def _seconds(wait: str) -> float:
     if not re.fullmatch(r"[0-9]{1,2}", wait) or int(wait) > 60:
-        raise Failure(400, "wait must be a whole number of seconds, up to 60", "invalid_value", "wait")
+        raise Failure(
+            400, "wait must be a whole number of seconds, up to 60", "invalid_value", "wait"
+        )
     return float(wait)
 
 
