@@ -391,8 +391,8 @@ def _per_tensor(x: Activation, weight: Matrix, scheme: Scheme, stem: str) -> str
     [
         # Measured: 23.2 dB, as with nothing planted, against 3.0 with one scale for all rows.
         ({"massive": True, "loud": False}, 18, 8),
-        # Measured: 16.0 dB against 6.9.
-        ({"massive": True, "loud": True}, 12, 10),
+        # Measured: 16.7 dB against 10.4; 16.0 and 6.9 where loud channels are not smoothed.
+        ({"massive": True, "loud": True}, 14, 12.5),
     ],
     ids=["massive", "massive and loud"],
 )
@@ -425,8 +425,8 @@ def test_outliers_stay_among_themselves(
     if not planted["loud"]:
         assert activations[0] > 500
         assert activations[1:].max() < 20
-    assert per_row > floor
-    assert per_tensor < ceiling
+    assert per_row > floor, per_row
+    assert per_tensor < ceiling, per_tensor
 
 
 def _starting_with_sink(case: Case) -> Case:

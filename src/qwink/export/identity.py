@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from qwink.export.recipe import Recipe
 from qwink.model.artifact import FORMAT_VERSION
 
-BUILDER_VERSION = 1  # raise it whenever the same checkpoint and recipe give other numbers
+BUILDER_VERSION = 2  # raise it whenever the same checkpoint and recipe give other numbers
 
 
 @dataclass(frozen=True, slots=True)

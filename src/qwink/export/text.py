@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from qwink.export.graph import MICROSOFT, Graph
-from qwink.export.linear import Activation, Float, linear
+from qwink.export.linear import Activation, linear
 from qwink.export.recipe import Recipe, Scheme
+from qwink.export.smooth import Float, Loudness
 from qwink.model.config import ModelConfig
 from qwink.model.weights import Weights
 
 PREFIX = "model.language_model."
+EMBEDDINGS_SEEN = 4096  # enough of them to tell a loud channel
 
 
 def build_text(
@@ -59,23 +61,26 @@ def build_text(
     def tensor(name: str) -> Float:
         return weights.read(PREFIX + name)
 
-    def norm(x: str, name: str) -> str:
-        gamma = graph.weight(tensor(name), "norm")
+    def norm(x: str, name: str, divisor: Float | float = 1.0) -> str:
+        gamma = graph.weight(tensor(name) / divisor, "norm")
         eps = text.rms_norm_eps
         return graph.node("SimplifiedLayerNormalization", [x, gamma], epsilon=eps, axis=-1)
 
-    def add_norm(x: str, skip: str, name: str) -> tuple[str, str]:
+    def add_norm(x: str, skip: str, name: str, divisor: Float) -> tuple[str, str]:
         """norm(x + skip), and the sum itself, in one pass."""
-        inputs = [x, skip, graph.weight(tensor(name), "norm")]
+        inputs = [x, skip, graph.weight(tensor(name) / divisor, "norm")]
         outputs = [graph.fresh("norm"), "", "", graph.fresh("residual")]
         op, eps = "SkipSimplifiedLayerNormalization", text.rms_norm_eps
         graph.nodes(op, inputs, outputs, domain=MICROSOFT, epsilon=eps)
         return outputs[0], outputs[3]
 
-    def linears(y: str, names: list[str], scheme: dict[str, Scheme]) -> list[str]:
-        """Several products of one input; joined where the schemes allow."""
+    def linears(
+        y: str, names: list[str], scheme: dict[str, Scheme], factor: Float | float = 1.0
+    ) -> list[str]:
+        """Several products of one input, joined where the schemes allow. `factor` scales the
+        columns: it gives back what the input's norm was divided by."""
         source = Activation(graph, y)
-        matrices = [tensor(f"{name}.weight") for name in names]
+        matrices = [tensor(f"{name}.weight") * factor for name in names]
         kinds = [scheme[name.rsplit(".", 1)[1]] for name in names]
         if not fused:
             return [
@@ -95,12 +100,22 @@ def build_text(
         # Groups keep the order of first appearance; names of one kind are neighbours by design.
         return results
 
+    loudness = Loudness(hidden_size)
+    loudness.add_writer(weights.rows(f"{PREFIX}embed_tokens.weight")[:EMBEDDINGS_SEEN].T)
+
+    def scales(name: str, scheme: dict[str, Scheme], reader: str) -> Float:
+        """Of the loud channels that `reader` gets from norm `name`; only int8 rows mind them."""
+        if scheme[reader].kind != "w8a8":
+            return np.ones(hidden_size, np.float32)
+        return loudness.scales(tensor(name))
+
     residual = graph.node("Reshape", [embeds, graph.constant([-1, hidden_size], np.int64)])
-    y = norm(residual, "layers.0.input_layernorm.weight")
+    scale = scales("layers.0.input_layernorm.weight", schemes[0], "q_proj")
+    y = norm(residual, "layers.0.input_layernorm.weight", scale)
     for layer, scheme in enumerate(schemes):
         prefix = f"layers.{layer}"
         names = [f"{prefix}.self_attn.{n}" for n in ("q_proj", "k_proj", "v_proj")]
-        q, k, v = linears(y, names, scheme)
+        q, k, v = linears(y, names, scheme, scale)
         q, k = (
             graph.node(
                 "Reshape",
@@ -132,12 +147,20 @@ def build_text(
             attended = graph.node("Gather", [attended, select], axis=0)
             residual = graph.node("Gather", [residual, select], axis=0)
         x = linears(attended, [f"{prefix}.self_attn.o_proj"], scheme)[0]
-        y, residual = add_norm(x, residual, f"{prefix}.post_attention_layernorm.weight")
+        loudness.add_writer(tensor(f"{prefix}.self_attn.o_proj.weight"))
+        name = f"{prefix}.post_attention_layernorm.weight"
+        scale = scales(name, scheme, "gate_proj")
+        y, residual = add_norm(x, residual, name, scale)
 
-        gate, up = linears(y, [f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"], scheme)
+        names = [f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"]
+        gate, up = linears(y, names, scheme, scale)
         gate = graph.node("QuickGelu", [gate], domain=MICROSOFT, alpha=1.0)  # SiLU
         x = linears(graph.node("Mul", [gate, up]), [f"{prefix}.mlp.down_proj"], scheme)[0]
+        loudness.add_writer(tensor(f"{prefix}.mlp.down_proj.weight"))
         last = layer + 1 == text.num_layers
+        if not last:
+            following = f"layers.{layer + 1}.input_layernorm.weight"
+            scale = scales(following, schemes[layer + 1], "q_proj")
         if layer < num_taps:
             index = graph.constant(layer, np.int64)
             features = graph.node("Gather", [deepstack, index], axis=0)  # [R, D]
@@ -145,11 +168,11 @@ def build_text(
                 features = graph.node("Gather", [features, select], axis=0)
             residual = graph.node("Add", [graph.node("Add", [x, residual]), features])
             if not last:
-                y = norm(residual, f"layers.{layer + 1}.input_layernorm.weight")
+                y = norm(residual, following, scale)
         elif last:
             residual = graph.node("Add", [x, residual])
         else:
-            y, residual = add_norm(x, residual, f"layers.{layer + 1}.input_layernorm.weight")
+            y, residual = add_norm(x, residual, following, scale)
     graph.output(residual, "hidden", np.float32, ["L", hidden_size])
 
 

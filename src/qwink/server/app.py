@@ -25,7 +25,7 @@ from qwink.server.images import image_routes
 from qwink.server.limits import BodyLimit
 from qwink.server.logs import Access
 from qwink.server.options import ServerOptions
-from qwink.server.page import STATIC, Page, index
+from qwink.server.page import STATIC, Page
 from qwink.server.schema import ChatRequest
 from qwink.server.service import Service
 
@@ -120,11 +120,13 @@ def _add_pages(app: FastAPI) -> None:
     async def docs() -> Response:
         return HTMLResponse(docs_page(app.openapi()), headers=HEADERS)
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def page() -> Response:
-        return index()
+    files = Page(directory=STATIC)
 
-    app.mount("/static", Page(directory=STATIC), name="static")
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def page(http: Request) -> Response:
+        return await files.get_response("index.html", http.scope)
+
+    app.mount("/static", files, name="static")
 
 
 def _add_errors(app: FastAPI, service: Service) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 STATIC = Path(__file__).parent / "static"
@@ -41,7 +41,3 @@ class Page(StaticFiles):
         if kind and response.status_code == 200:
             response.headers["Content-Type"] = f"{kind}; charset=utf-8"
         return response
-
-
-def index() -> Response:
-    return FileResponse(STATIC / "index.html", headers=dict(HEADERS), media_type="text/html")
