@@ -50,7 +50,7 @@ export async function known(ids) {
 /** Keeps a picture on the server; its id. */
 export async function upload(blob, signal) {
   const headers = { 'Content-Type': blob.type || 'application/octet-stream' };
-  return (await (await call('/v1/images', { method: 'POST', headers, body: blob, signal })).json()).id;
+  return (await (await call('/v1/images', { method: 'POST', headers, body: await blob.arrayBuffer(), signal })).json()).id;
 }
 
 /** Asks; yields the answer's chunks as they come. */

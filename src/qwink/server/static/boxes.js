@@ -38,10 +38,13 @@ const asJson = (found, picture) =>
 /** A figure: picture, boxes with labels, a list, and what to copy. */
 export function figure(found, pictures, text) {
   let picture = pictures.at(-1);
-  const image = h('img', { src: picture.url, alt: t('boxes.alt') });
+  const image = h('img', { src: picture.url, alt: t('boxes.alt'), width: picture.width, height: picture.height });
   const stage = h('div', { class: 'boxes-stage' }, image, overlay(found));
   const choice = pictures.length > 1 && h('div', { class: 'row' }, pictures.map((one, index) => h('button', {
-    type: 'button', class: 'quiet', onclick: () => { picture = one; image.src = one.url; },
+    type: 'button', class: 'quiet', onclick: () => {
+      picture = one;
+      Object.assign(image, { src: one.url, width: one.width, height: one.height });
+    },
   }, t('boxes.on', { n: index + 1 }))));
   const items = found.map(({ label, box }, index) => h('li', { class: `tint${index % NUM_COLOURS}` },
     h('span', { class: 'swatch', 'aria-hidden': 'true' }), label || t('unnamed'), ' ', h('code', null, box.map(Math.round).join(', '))));

@@ -13,6 +13,9 @@ export function timings({ timings: times, usage }, browserMs) {
     reused: times.origins[stage] === 'reused',
     absent: stage !== 'queue' && times.origins[stage] === 'absent',
   })).filter(({ absent }) => !absent);
+  // What no stage accounts for is not hidden: putting the prompt together, hand-overs.
+  const other = times.total_ms - shown.reduce((sum, { ms }) => sum + ms, 0);
+  if (other > times.total_ms * 0.02) shown.push({ stage: 'other', ms: other });
   const said = ({ stage, ms, reused }) => `${t(`stage.${stage}`)} ${reused ? t('reused') : time(ms)}`;
   const bar = h('div', { class: 'bar', role: 'img', 'aria-label': `${t('where')}: ${shown.map(said).join(', ')}` },
     shown.map((one) => {
@@ -41,6 +44,6 @@ function details(times, usage, browserMs) {
   const counts = t('counts', { prompt: usage.prompt_tokens, images, cached, n: usage.completion_tokens });
   const notes = browserMs >= 1 ? [...times.notes, t('browser', { time: time(browserMs) })] : times.notes;
   return h('details', null, h('summary', null, t('details')), h('p', null, counts),
-    h('dl', { class: 'about' }, STAGES.map((stage) => [h('dt', null, t(`stage.${stage}`)), h('dd', null, t(`about.${stage}`))])),
+    h('dl', { class: 'about' }, [...STAGES, 'other'].map((stage) => [h('dt', null, t(`stage.${stage}`)), h('dd', null, t(`about.${stage}`))])),
     notes.length ? h('ul', null, notes.map((note) => h('li', null, note))) : null);
 }

@@ -1,0 +1,120 @@
+// Puts the page together: server, composer, conversation, language and colours.
+
+import * as api from './api.js';
+import { Composer } from './composer.js';
+import { Conversation } from './conversation.js';
+import { byId } from './dom.js';
+import * as i18n from './i18n.js';
+import { askKey } from './key.js';
+import * as presets from './presets.js';
+
+const PATIENCE_S = 20; // of one question whether the model is there
+const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+const { t } = i18n;
+
+let composer;
+let connecting = null;
+const conversation = new Conversation({
+  budgets: () => (composer.budgets ? composer.budgets : connect()),
+  onState: (busy) => {
+    composer.busy = busy;
+    composer.show();
+    byId('fresh').hidden = !conversation.turns.length;
+  },
+  onAnswer: async () => {
+    try { composer.budgets = await api.budgets(); } catch { return; } // with new measurements
+    composer.show();
+  },
+  onTakeBack: (turn) => {
+    byId('fresh').hidden = !conversation.turns.length;
+    composer.restore(turn);
+  },
+  onError: ({ code }) => {
+    if (['network', 'not_ready', 'shutting_down', 'engine_stopped', 'invalid_api_key', 'model_not_found'].includes(code)) {
+      composer.budgets = null;
+      connect();
+    }
+  },
+});
+
+/** Until the server and its model are there; then what it offers. */
+function connect() {
+  connecting ??= (async () => {
+    for (;;) {
+      try {
+        await api.ready(PATIENCE_S);
+        const budgets = await api.budgets();
+        composer.budgets = budgets;
+        status('ready', budgets.model);
+        composer.show();
+        connecting = null;
+        return budgets;
+      } catch (error) {
+        if (error.code === 'not_ready') {
+          status('loading', t('status.loading'));
+        } else if (error.code === 'invalid_api_key') {
+          status('offline', t('status.key'));
+          await askKey();
+        } else {
+          status('offline', t('status.offline'));
+          await pause(1500);
+        }
+      }
+    }
+  })();
+  return connecting;
+}
+
+function status(state, text) {
+  byId('status').dataset.state = state;
+  byId('status-text').removeAttribute('data-i18n');
+  if (byId('status-text').textContent !== text) byId('status-text').textContent = text;
+}
+
+function showTheme() {
+  const theme = document.documentElement.dataset.theme ?? 'auto';
+  const button = byId('theme');
+  button.dataset.theme = theme;
+  button.setAttribute('aria-label', t(`theme.${theme}`));
+  button.title = t(`theme.${theme}`);
+}
+
+function nextTheme() {
+  const root = document.documentElement;
+  const next = { light: 'dark', dark: null }[root.dataset.theme] ?? (root.dataset.theme === 'dark' ? null : 'light');
+  if (next) root.dataset.theme = next;
+  else delete root.dataset.theme;
+  try {
+    if (next) localStorage.setItem('qwink.theme', next);
+    else localStorage.removeItem('qwink.theme');
+  } catch { /* for now only */ }
+  showTheme();
+}
+
+async function speak(code, chosen = false) {
+  const old = presets.preset().prompt;
+  await i18n.use(code, chosen);
+  const button = byId('language');
+  button.textContent = code === 'zh' ? 'English' : '中文';
+  button.lang = code === 'zh' ? 'en' : 'zh';
+  showTheme();
+  composer?.translated(old);
+}
+
+await speak(i18n.preferred());
+composer = new Composer({
+  before: () => conversation.pictures,
+  onAsk: (...what) => { conversation.ask(...what); },
+  onStop: () => conversation.stop(),
+});
+byId('theme').addEventListener('click', nextTheme);
+byId('language').addEventListener('click', () => speak(i18n.language === 'zh' ? 'en' : 'zh', true));
+byId('fresh').addEventListener('click', () => {
+  conversation.clear();
+  byId('fresh').hidden = true;
+  byId('question').value = presets.preset().prompt;
+  composer.busy = false;
+  composer.show();
+  byId('question').focus();
+});
+connect();

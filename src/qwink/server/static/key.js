@@ -1,0 +1,20 @@
+// Asks for the server's API key.
+
+import { useKey } from './api.js';
+import { byId, h } from './dom.js';
+import { t } from './i18n.js';
+
+/** Resolves when a key was given. */
+export function askKey() {
+  const dialog = byId('key-dialog');
+  const input = h('input', { type: 'password', required: true, autocomplete: 'off' });
+  dialog.replaceChildren(h('form', { method: 'dialog', class: 'form' },
+    h('h2', { id: 'key-title' }, t('key.title')),
+    h('p', null, t('key.text')),
+    h('label', { class: 'field' }, h('span', null, t('key.label')), input),
+    h('div', { class: 'row end' }, h('button', { type: 'submit', class: 'button main' }, t('key.use')))));
+  if (!dialog.open) dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener('close', () => { useKey(input.value.trim()); resolve(); }, { once: true });
+  });
+}

@@ -1,0 +1,103 @@
+// One question and its answer, as the conversation shows them.
+
+import * as boxes from './boxes.js';
+import { copyButton, h } from './dom.js';
+import { t, time } from './i18n.js';
+import { markdown } from './markdown.js';
+import { timings } from './timings.js';
+
+const MARGIN = 14; // above an answer that is longer than the window
+
+export class TurnView {
+  /** `pictures` come with this question; `seen` are all of the conversation so far. */
+  constructor(question, pictures, seen, onRetry, onChange) {
+    this.seen = seen;
+    this.onRetry = onRetry;
+    this.onChange = onChange;
+    this.body = h('div', { class: 'text' });
+    this.now = h('p', { class: 'now' });
+    this.foot = h('div', { class: 'foot' });
+    this.answer = h('div', { class: 'answer', role: 'group', 'aria-label': t('answer') }, this.body, this.now, this.foot);
+    this.element = h('article', { class: 'turn' },
+      h('div', { class: 'asked', role: 'group', 'aria-label': t('you') },
+        pictures.length ? h('div', { class: 'shown' }, pictures.map((picture) => h('img', {
+          src: picture.url, alt: picture.name, width: picture.width, height: picture.height,
+        }))) : null,
+        h('p', { class: 'question' }, question)),
+      this.answer);
+  }
+
+  /** Ready for a (new) answer. */
+  begin() {
+    this.text = '';
+    this.stage = null;
+    this.body.replaceChildren();
+    this.foot.replaceChildren();
+    this.answer.setAttribute('aria-busy', 'true');
+    this.since = performance.now();
+    this.clock = setInterval(() => this.tick(), 100);
+  }
+
+  /** What is going on: the text of a stage, for as long as it lasts. */
+  doing(stage, text) {
+    if (this.stage !== stage) this.stageSince = performance.now();
+    this.stage = stage;
+    this.elapsed = h('span', { class: 'elapsed', 'aria-hidden': 'true' });
+    this.now.replaceChildren(h('span', { class: `dot ${stage}`, 'aria-hidden': 'true' }), h('span', { 'data-stage': stage }, text), this.elapsed);
+    this.tick();
+  }
+
+  tick() {
+    const seconds = Math.floor((performance.now() - this.stageSince) / 1000);
+    if (this.elapsed) this.elapsed.textContent = seconds ? time(seconds * 1000) : '';
+  }
+
+  write(text) {
+    this.text += text;
+    this.frame ??= requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.frame = undefined;
+    following(() => this.body.replaceChildren(markdown(this.text)));
+  }
+
+  /** `outcome`: { last } of a whole answer, { stopped } or { error } in words. */
+  end(outcome) { following(() => this.finish(outcome), this.answer); }
+
+  finish({ last, browserMs, stopped, error, limit }) {
+    clearInterval(this.clock);
+    if (this.frame !== undefined) cancelAnimationFrame(this.frame);
+    this.answer.removeAttribute('aria-busy');
+    this.now.replaceChildren();
+    this.draw();
+    const found = boxes.parse(this.text);
+    if (found.length && this.seen.length) {
+      this.body.replaceChildren(markdown(boxes.without(this.text)), boxes.figure(found, this.seen, this.text));
+    } else if (last && !this.text.trim()) {
+      this.body.replaceChildren(h('p', { class: 'faint' }, t('finish.empty')));
+    }
+    const reason = last?.qwink_finish_reason ?? last?.finish_reason;
+    const remarks = [...(last?.warnings ?? [])];
+    if (reason && reason !== 'stop') remarks.push(t(`finish.${reason}`, { n: limit ?? last.usage.completion_tokens }));
+    if (stopped) remarks.push(t('finish.stopped'));
+    this.foot.replaceChildren(
+      ...remarks.map((remark) => h('p', { class: 'remark' }, remark)),
+      ...(error ? [h('p', { class: 'error', role: 'alert' }, error)] : []),
+      h('div', { class: 'row actions' },
+        this.text ? copyButton(t('copy'), t('copied'), () => this.text) : '',
+        h('button', { type: 'button', class: 'quiet retry', onclick: this.onRetry }, t('retry')),
+        h('button', { type: 'button', class: 'quiet change', onclick: this.onChange }, t('change'))),
+      ...(last ? [timings(last, browserMs)] : []));
+  }
+}
+
+/** A change of the page. If its end was in view, it stays so; but `top` is not scrolled away. */
+function following(change, top) {
+  const root = document.documentElement;
+  const atEnd = root.scrollHeight - root.clientHeight - root.scrollTop < 80;
+  change();
+  if (!atEnd) return;
+  const most = top ? root.scrollTop + top.getBoundingClientRect().top - MARGIN : Infinity;
+  root.scrollTop = Math.min(root.scrollHeight, most);
+}

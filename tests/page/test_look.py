@@ -1,0 +1,260 @@
+"""How the page looks, reads and sounds: boxes, Markdown, languages, colours, small screens."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.page.conftest import MakeVisit
+from tests.page.visit import Visit, axe_source, line, receipt, shapes
+from tests.server.process import Server
+
+PHONE = {"width": 390, "height": 844}
+FOUND = [
+    {"bbox_2d": [94, 214, 422, 762], "label": "red circle"},
+    {"bbox_2d": [500, 381, 734, 786], "label": "blue rectangle"},
+    {"bbox_2d": [750, 333, 953, 786], "label": "yellow triangle"},
+]
+MARKDOWN = """# Invoice
+**Total** *due*: `42.50` ~~43~~
+
+| item | price |
+|---|---:|
+| Tea \\| green | 4.50 |
+
+1. one
+   - inner
+2. two
+
+> said
+
+```html
+<b>code</b>
+```
+<script>window.hacked = 1</script> <img src=x onerror="window.hacked = 2">
+[good](https://example.org/a) [bad](javascript:window.hacked=3) ![pixel](https://example.org/p.png)
+2 * 3 * 4 and snake_case_name
+"""
+
+
+def test_boxes_are_drawn_and_copied(visit: Visit) -> None:
+    visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.answer_with(f"Here they are:\n```json\n{json.dumps(FOUND)}\n```")
+    visit.pick(shapes())
+    visit.page.click("[data-preset=locate]")
+    visit.ask()
+    turn = visit.answered()
+    picture, boxes = turn.locator(".boxes-stage img"), turn.locator(".boxes-layer rect")
+    expect(boxes).to_have_count(3)
+    frame, box = picture.bounding_box(), boxes.first.bounding_box()
+    assert frame is not None
+    assert box is not None
+    assert abs(box["x"] - frame["x"] - 0.094 * frame["width"]) < 4
+    assert abs(box["height"] - (0.762 - 0.214) * frame["height"]) < 8
+    expect(turn.locator(".tag")).to_have_text([str(one["label"]) for one in FOUND])
+    expect(turn.locator(".text")).to_contain_text("Here they are:")
+    visit.shoot("boxes")
+    turn.get_by_role("button", name="Copy 0–1000").click()
+    expect(turn.get_by_role("button", name="Copied")).to_be_visible()
+    assert json.loads(visit.page.evaluate("navigator.clipboard.readText()")) == FOUND
+    turn.get_by_role("button", name="Copy pixels").click()
+    expect(turn.get_by_role("button", name="Copied")).to_have_count(2)
+    first = json.loads(visit.page.evaluate("navigator.clipboard.readText()"))[0]
+    assert first == {"bbox_2d": [60, 90, 270, 320], "label": "red circle"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"bbox_2d": [1, 2, 3, 4]}', [{"label": "", "box": [1, 2, 3, 4]}]),
+        ('[{"bbox_2d": [9, 8, 3, 2000], "label": "a"}, {"bb', [[3, 8, 9, 1000]]),
+        ('{"point_2d": [5, 6], "label": "dot"}', [[5, 6, 5, 6]]),
+        ('{"bbox_2d": [1, 2, "x", 4]} {"bbox_2d": [1]} [1, 2, 3, 4] {"a": 1}', []),
+    ],
+)
+def test_only_boxes_that_make_sense(visit: Visit, text: str, expected: list[Any]) -> None:
+    script = "async (text) => (await import('/static/boxes.js')).parse(text)"
+    found = visit.page.evaluate(script, text)
+    assert [one["box"] for one in found] == [
+        one["box"] if isinstance(one, dict) else one for one in expected
+    ]
+
+
+def test_markdown_is_shown_and_nothing_in_it_runs(visit: Visit) -> None:
+    visit.answer_with(MARKDOWN, reason="length")
+    visit.pick(line())
+    visit.ask("Convert this.")
+    turn = visit.answered()
+    text = turn.locator(".text")
+    expect(text.locator("h3")).to_have_text("Invoice")
+    expect(text.locator("td")).to_have_text(["Tea | green", "4.50"])
+    expect(text.locator("ol > li > ul > li")).to_have_text("inner")
+    expect(text.locator("pre code")).to_have_text("<b>code</b>")
+    for name, words in (("strong", "Total"), ("em", "due"), ("s", "43"), ("blockquote", "said")):
+        expect(text.locator(name)).to_have_text(words)
+    expect(text).to_contain_text("<script>window.hacked = 1</script>")
+    expect(text).to_contain_text("2 * 3 * 4 and snake_case_name")
+    assert text.locator("a").evaluate_all("all => all.map((a) => a.href)") == [
+        "https://example.org/a"
+    ]
+    assert text.locator("img, script").count() == 0
+    assert visit.page.evaluate("window.hacked") is None
+    expect(turn.locator(".remark")).to_contain_text("It stopped at the longest answer allowed")
+
+
+def test_presets_are_edited_and_remembered(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_role("radio", name="Describe").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("radio", name="Read text")).to_be_focused()
+    expect(page.locator("#question")).to_have_value("Read the text.")
+    page.click("#edit")
+    page.get_by_label("Name").fill("Total")
+    page.get_by_label("Question", exact=True).last.fill("What is the total?")
+    page.get_by_label("Longest answer").fill("9")
+    page.get_by_role("button", name="Save").click()
+    page.reload()
+    visit.ready()
+    expect(page.get_by_role("radio", name="Total")).to_have_attribute("aria-checked", "true")
+    visit.pick(line())
+    visit.ask()
+    visit.answered()
+    asked = visit.asked()[0]
+    assert (asked["task"], asked["max_tokens"], asked["temperature"]) == ("ocr", 9, 0)
+    assert asked["messages"][0]["content"][-1]["text"] == "What is the total?"
+    page.click("#edit")
+    page.get_by_role("button", name="As it was").click()
+    expect(page.get_by_role("radio", name="Read text")).to_be_visible()
+
+
+def test_chinese(visit_of: MakeVisit, server: Server) -> None:
+    visit = visit_of(server, locale="zh-CN").ready()
+    page = visit.page
+    expect(page.get_by_role("heading", name="看图提问")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("lang", "zh-Hans")
+    visit.pick(receipt())
+    page.click("[data-preset=read]")
+    expect(page.locator("#question")).to_have_value("读出图中的文字。")
+    visit.ask("Read the text.")
+    expect(visit.answered().locator(".stages")).to_contain_text("预填充")
+    visit.shoot("chinese")
+    page.click("#language")
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    page.reload()
+    expect(page.get_by_role("heading", name="Ask a picture")).to_be_visible()
+
+
+def test_both_languages_say_everything(visit: Visit) -> None:
+    script = "async (code) => Object.keys((await import(`/static/locales/${code}.js`)).default)"
+    english, chinese = (set(visit.page.evaluate(script, code)) for code in ("en", "zh"))
+    assert english - chinese == {"prompt.ask"}  # empty
+    assert chinese <= english
+
+
+def test_dark_by_the_system_and_by_choice(visit_of: MakeVisit, server: Server) -> None:
+    visit = visit_of(server, color_scheme="dark").ready()
+    page = visit.page
+    shade = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(shade) == "rgb(19, 22, 21)"
+    page.get_by_role("button", name="Colours: as the system").click()
+    assert page.evaluate(shade) == "rgb(248, 247, 243)"
+    page.get_by_role("button", name="Colours: light").click()
+    page.reload()
+    visit.ready()
+    assert page.evaluate(shade) == "rgb(19, 22, 21)"
+    expect(page.get_by_role("button", name="Colours: dark")).to_be_visible()
+    visit.answer_with(f"```json\n{json.dumps(FOUND)}\n```")
+    visit.pick(shapes())
+    page.click("[data-preset=locate]")
+    visit.ask()
+    visit.answered()
+    visit.shoot("dark")
+
+
+def test_a_phone(visit_of: MakeVisit, server: Server) -> None:
+    visit = visit_of(server, viewport=PHONE, has_touch=True, is_mobile=True).ready()
+    page = visit.page
+    expect(page.get_by_role("button", name="Take a photo")).to_be_visible()
+    assert page.locator("#camera").get_attribute("capture") == "environment"
+    visit.shoot("phone-start")
+    wide = "document.documentElement.scrollWidth"
+    assert page.evaluate(wide) == PHONE["width"]
+    visit.pick(receipt(), shapes())
+    visit.shoot("phone-pictures")
+    assert page.evaluate(wide) == PHONE["width"]
+    page.click("[data-preset=read]")
+    visit.ask()
+    visit.answered()
+    assert page.evaluate(wide) == PHONE["width"]
+    visit.shoot("phone")
+
+
+def test_the_whole_page_is_light_and_strict(visit: Visit, server: Server) -> None:
+    visit.page.click("#language")
+    expect(visit.page.locator("html")).to_have_attribute("lang", "zh-Hans")
+    own = {r.url for r in visit.requests if "/static/" in r.url or r.url == f"{server.address}/"}
+    bodies = {url: server.http.get(url) for url in own}
+    assert sum(len(response.content) for response in bodies.values()) < 120_000
+    assert sum(len(gzip.compress(response.content)) for response in bodies.values()) < 45_000
+    for url, response in bodies.items():
+        policy = response.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["cache-control"] == "no-cache"
+        again = server.http.get(url, headers={"If-None-Match": response.headers["etag"]})
+        assert (again.status_code, "content-security-policy" in again.headers) == (304, True), url
+    served = {url.rsplit("/", 1)[1] for url in own}
+    assert {"app.js", "zh.js", "base.css", "icon.svg"} <= served
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_bars_people_who_cannot_see_or_point(
+    visit_of: MakeVisit, server: Server, scheme: str
+) -> None:
+    source = axe_source()
+    visit = visit_of(server, color_scheme=scheme, bypass_csp=True).ready()
+    page = visit.page
+    page.evaluate(source)
+
+    def check(what: str) -> None:
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        bad = [
+            (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+            for violation in found["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+        assert bad == [], what
+
+    check("at the start")
+    page.click("#edit")
+    check("a preset's dialog")
+    page.keyboard.press("Escape")
+    visit.answer_with(f"```json\n{json.dumps(FOUND)}\n```\n\n{MARKDOWN}")
+    visit.pick(shapes())
+    check("with a picture")
+    visit.ask("Locate the circle.")
+    turn = visit.answered()
+    turn.locator(".timings summary").click()
+    check("with an answer")
+
+
+def test_keyboard_alone(visit: Visit) -> None:
+    page = visit.page
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="To the question")).to_be_focused()
+    page.keyboard.press("Enter")
+    visit.pick(receipt())
+    page.locator("#question").focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("Read the text.")
+    page.keyboard.press("Shift+Enter")
+    expect(page.locator("#question")).to_have_value(re.compile("Read the text.\n"))
+    page.keyboard.press("Enter")
+    visit.answered()
+    visit.shoot("page")
