@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 IMAGE ?= examples/receipt-line.png
-Q ?= What is the total?
+Q ?= What does it say?
 # To the shell as they are, whatever quotes they hold.
 export IMAGE Q
 

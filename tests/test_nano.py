@@ -1,24 +1,17 @@
-"""nano, the model that comes with qwink, through the command line as a new user meets it.
-
-Everything that needs its weights is here. Until they are in src/qwink/assets/nano these tests are
-skipped, and pytest's summary says so.
-"""
+"""nano, the model that comes with qwink, as a new user meets it."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
-
-import qwink as package
 from tests.conftest import RunQwink
 
-NANO = Path(package.__file__).parent / "assets" / "nano"
-
-pytestmark = pytest.mark.skipif(
-    not (NANO / "config.json").is_file(), reason="nano's weights are not in src/qwink/assets/nano"
-)
+ROOT = Path(__file__).parent.parent
 
 
 def test_nano_is_the_default_model(qwink: RunQwink, picture: Path, tmp_path: Path) -> None:
@@ -39,3 +32,22 @@ def test_nano_is_listed(qwink: RunQwink) -> None:
     assert "nano" in [
         model["name"] for model in json.loads(qwink("models", "--json").out)["models"]
     ]
+
+
+def test_readme_says_what_nano_says(qwink: RunQwink, tmp_path: Path) -> None:
+    """The README's Python block runs, and its console block shows the real answer."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    code = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0]
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "QWINK_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = ("Total 42.50", "A red circle.", "Red.", "A circle.")
+    assert [word for word in words if word not in ran.stdout] == []
+    shown = re.findall(r"\$ qwink ask (\S+) -q \"(.*?)\" --timings\n(.*?)\n", readme)[0]
+    asked = qwink("ask", str(ROOT / shown[0]), "-q", shown[1])
+    assert asked.out.strip() == shown[2]
