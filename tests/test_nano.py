@@ -49,5 +49,5 @@ def test_readme_says_what_nano_says(qwink: RunQwink, tmp_path: Path) -> None:
     words = ("Total 42.50", "A red circle.", "Red.", "A circle.")
     assert [word for word in words if word not in ran.stdout] == []
     shown = re.findall(r"\$ qwink ask (\S+) -q \"(.*?)\" --timings\n(.*?)\n", readme)[0]
-    asked = qwink("ask", str(ROOT / shown[0]), "-q", shown[1])
+    asked = qwink("ask", ROOT / shown[0], "-q", shown[1], home=tmp_path, QWINK_MODEL="")
     assert asked.out.strip() == shown[2]
