@@ -13,11 +13,6 @@ from training.nano import tokenizer as tk
 from training.nano.model import Nano, NanoConfig
 from training.nano.prompt import conversation
 
-fonts = pytest.mark.skipif(
-    not any(pictures.FONTS.rglob("DejaVuSansMono.ttf")),
-    reason="the training fonts are not installed",
-)
-
 
 def test_tokenizer_round_trip() -> None:
     """Ids are bytes, a few words, and the special tokens; everything decodes."""
@@ -71,7 +66,6 @@ def test_cells() -> None:
     assert found[5, 0] == data.SYMBOL["c"]
 
 
-@fonts
 def test_held_out_strings_are_never_trained_on() -> None:
     """Training and evaluation strings part by hash, and samples repeat by seed."""
     rng = random.Random(1)
@@ -83,7 +77,6 @@ def test_held_out_strings_are_never_trained_on() -> None:
     assert all(q.image.width % 32 == 0 and q.image.height % 32 == 0 for q in first)
 
 
-@fonts
 def test_batch_shapes() -> None:
     """Learnt tokens are the answers; every visual token has one slot."""
     rng = random.Random(2)

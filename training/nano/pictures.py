@@ -62,8 +62,14 @@ class Sample:
 
 @lru_cache(maxsize=4096)
 def typeface(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """A face by file name, wherever below FONTS it lies."""
-    return ImageFont.truetype(str(next(FONTS.rglob(name))), size)
+    """A face by file name, wherever below FONTS it lies. Raises FileNotFoundError."""
+    found = next(FONTS.rglob(name), None)
+    if found is None:
+        raise FileNotFoundError(
+            f"no {name} below {FONTS}; install the font packages that README.md names, "
+            "or set NANO_FONTS"
+        )
+    return ImageFont.truetype(str(found), size)
 
 
 def tint(rng: random.Random, low: int, high: int) -> Colour:

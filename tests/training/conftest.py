@@ -1,0 +1,11 @@
+"""Pictures for tests are drawn in Pillow's own face: fonts differ from machine to machine."""
+
+import pytest
+from PIL import ImageFont
+
+from training.nano import pictures
+
+
+@pytest.fixture(autouse=True)
+def _one_face(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "typeface", lambda _name, size: ImageFont.load_default(size))
