@@ -257,6 +257,8 @@ def test_interrupt_ends_quietly(tiny_home: Path, tiny_checkpoint: tuple[Path, An
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # Whoever runs the tests in the background has interrupts ignored, and so would we.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     # Nothing comes on stdin: by the time 64 kB went through the pipe, the command is reading.
     assert process.stdin is not None

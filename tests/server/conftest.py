@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,29 @@ from typing import Any
 import openai
 import pytest
 
+from qwink.inputs.tokenizer import Tokenizer
 from tests.server.process import Serve, Server, starter
 
 
+@pytest.fixture(scope="session")
+def endless_checkpoint(
+    tiny_checkpoint: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The small checkpoint with an end token that is never sampled: its answers go on and on.
+
+    At random, it would end one in three hundred tokens, and a test's long answer too early.
+    """
+    folder = tmp_path_factory.mktemp("endless") / tiny_checkpoint[0].name
+    shutil.copytree(tiny_checkpoint[0], folder)
+    never = Tokenizer.load(folder).token_id("<|vision_pad|>")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": never}))
+    return folder
+
+
 @pytest.fixture
-def serve(tiny_checkpoint: tuple[Path, Any], tiny_home: Path, tmp_path: Path) -> Iterator[Serve]:
+def serve(endless_checkpoint: Path, tiny_home: Path, tmp_path: Path) -> Iterator[Serve]:
     """`serve(*flags, **environment)` starts a server, which ends with the test."""
-    yield from starter(tiny_checkpoint[0], tiny_home, tmp_path)
+    yield from starter(endless_checkpoint, tiny_home, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -318,7 +318,7 @@ def test_hanging_up_frees_the_slot(server: Server, client: openai.OpenAI) -> Non
         server.wait_until(lambda: server.metric("qwink_running ") == 0)
         server.wait_until(lambda: server.metric("qwink_active ") == 0)
         assert server.metric("qwink_generated_tokens_total") - before < 3000
-    assert [line["status"] for line in server.requests() if line["status"] == 499]
+    server.wait_until(lambda: any(line["status"] == 499 for line in server.requests()))
 
 
 def test_request_ids(server: Server, client: openai.OpenAI) -> None:

@@ -234,9 +234,9 @@ def test_requests_time_out(serve: Serve) -> None:
         assert caught.value.status_code == 504
         with pytest.raises(openai.APIError, match="longer than"):
             list(ask(client, user("Hi"), stream=True, **ENDLESS))
+    assert server.stop() == 0  # a stream's log line follows its last byte
     chats = [line for line in server.requests() if line["route"] == "/v1/chat/completions"]
     assert len(chats) == 2  # the client did not try again
-    assert server.stop() == 0
 
 
 def test_two_signals_hurry(serve: Serve) -> None:
