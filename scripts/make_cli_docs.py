@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import typer
 
 from qwink.cli import app
 
@@ -37,13 +40,24 @@ def help_of(*command: str) -> str:
     return "\n".join(line.rstrip() for line in process.stdout.strip().splitlines())
 
 
+def commands(group: typer.Typer) -> Iterator[tuple[str, ...]]:
+    """The words that call each command, those of groups after the others."""
+    for command in group.registered_commands:
+        if command.callback:
+            yield (command.name or command.callback.__name__,)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            name = str(inner.typer_instance.info.name)
+            yield from ((name, *words) for words in commands(inner.typer_instance))
+
+
 def render() -> str:
     """The whole page, one section for each command."""
-    commands = [
-        command.callback.__name__ for command in app.registered_commands if command.callback
-    ]
     sections = [INTRODUCTION, f"```text\n{help_of()}\n```\n"]
-    sections += [f"## qwink {name}\n\n```text\n{help_of(name)}\n```\n" for name in commands]
+    sections += [
+        f"## qwink {' '.join(words)}\n\n```text\n{help_of(*words)}\n```\n"
+        for words in commands(app)
+    ]
     return "\n".join(sections)
 
 

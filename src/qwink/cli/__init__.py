@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from qwink import __version__
+from qwink.cli import bench
 from qwink.cli.ask import ask
 from qwink.cli.console import exit_codes
 from qwink.cli.export import export
@@ -39,6 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command()(ask)
+app.add_typer(bench.app)
 app.command()(export)
 app.command()(models)
 app.command()(pull)

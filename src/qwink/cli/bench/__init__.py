@@ -1,0 +1,15 @@
+"""`qwink bench`: how fast this machine is, what each optimisation brings, what an image costs.
+
+Tables go to stderr; stdout's last line is one JSON document.
+"""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    name="bench",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Measure speed, load and costs on this machine.",
+)
