@@ -1,0 +1,1 @@
+"""Varied pictures to measure with, made on demand: deterministic, kept once made."""
