@@ -12,6 +12,7 @@ QwinkError
 │   └── ContextOverflow   more tokens than the context holds
 ├── OptionError           an option's value is out of range or cannot be honoured (a ValueError)
 ├── GenerationError       the model produced something that is not a number
+├── OutOfMemory           a device's memory does not suffice
 └── RequestEnded          the request did not come to its end
     ├── Overloaded        too many requests are waiting
     ├── Cancelled         nobody waits for the answer any more
@@ -79,6 +80,10 @@ class OptionError(QwinkError, ValueError):
 
 class GenerationError(QwinkError):
     """The model produced something that is not a number."""
+
+
+class OutOfMemory(QwinkError):
+    """A device's memory does not suffice for what was asked of it."""
 
 
 class RequestEnded(QwinkError):

@@ -6,7 +6,8 @@ opened. It is driven by one thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +33,32 @@ class KVCache(Protocol):
         """Overwrite the start of slot `target` with that of slot `source`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an engine gains from, as measured: how many at once take the least time each."""
+
+    encode_batch: int = 1  # images
+    prefill_batch: int = 1  # prompts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Tokens `start` to `stop` of a prompt, and the images of its spans by key."""
+
+    prompt: Prompt
+    images: Mapping[str, EncodedImage]
+    start: int
+    stop: int
+
+    def image_parts(self) -> Iterator[tuple[slice, EncodedImage, slice]]:
+        """Where in the chunk images go, and which of their tokens: (chunk, image, image)."""
+        for span in self.prompt.images:
+            low, high = max(self.start, span.start), min(self.stop, span.start + span.length)
+            if low < high:
+                target = slice(low - self.start, high - self.start)
+                yield target, self.images[span.key], slice(low - span.start, high - span.start)
+
+
 class Engine(Protocol):
     """Encode, prefill, decode."""
 
@@ -41,11 +68,21 @@ class Engine(Protocol):
     @property
     def artifact_id(self) -> str: ...
 
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def about(self) -> dict[str, str]:
+        """For people: its name as "engine", and how it computes."""
+
     def encode(self, patches: Patches) -> EncodedImage:
         """Run the vision encoder over one image."""
 
+    def encode_many(self, images: Sequence[Patches]) -> list[EncodedImage]:
+        """As `encode`, for several; worth it up to `traits.encode_batch`."""
+
     def open_cache(self, num_slots: int, capacity: int) -> Any:
-        """A KVCache of this engine; memory is taken as tokens come."""
+        """A KVCache of this engine, of up to `num_slots`: fewer where memory holds no more."""
 
     def prefill(
         self,
@@ -60,6 +97,14 @@ class Engine(Protocol):
 
         `images` maps the keys of the prompt's spans. Returns the hidden state of the last token
         [D]; `logits` turns it into scores when it is the prompt's last.
+        """
+
+    def prefill_many(
+        self, cache: Any, first_slot: int, chunks: Sequence[Chunk]
+    ) -> NDArray[np.float32]:
+        """As `prefill`, a chunk for each of neighbouring slots: [B, D].
+
+        Worth it up to `traits.prefill_batch`.
         """
 
     def decode(

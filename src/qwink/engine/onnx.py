@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import mmap
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +12,8 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from qwink.engine.base import image_key
+from qwink.engine.base import Chunk, Traits, image_key
+from qwink.engine.reserve import reserve
 from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
 from qwink.model.artifact import Artifact
@@ -41,7 +39,7 @@ class OnnxCache:
         self.num_slots, self.capacity = num_slots, capacity
         self.bytes_per_token = 2 * text.num_layers * text.num_kv_heads * text.head_dim * 4
         shape = (text.num_layers, 2, num_slots, text.num_kv_heads, capacity, text.head_dim)
-        self._data = _reserve(shape)
+        self._data = reserve(shape)
         # Binding a hundred tensors costs as much as a layer, so bindings are kept per batch.
         self._bindings: dict[tuple[int, int, int], ort.IOBinding] = {}
 
@@ -75,6 +73,8 @@ class OnnxCache:
 class OnnxEngine:
     """Runs one artifact. `threads` is the number of threads of one computation."""
 
+    traits = Traits()
+
     def __init__(self, artifact: Artifact, threads: int | None = None) -> None:
         """Raises ArtifactError when a graph does not load."""
         self._artifact = artifact
@@ -104,6 +104,10 @@ class OnnxEngine:
     def artifact_id(self) -> str:
         return self._artifact.manifest.id
 
+    @property
+    def about(self) -> dict[str, str]:
+        return {"engine": "onnx", "recipe": self._artifact.manifest.recipe}
+
     def _session(self, path: Path) -> ort.InferenceSession:
         options = ort.SessionOptions()
         options.intra_op_num_threads = self.threads
@@ -126,6 +130,10 @@ class OnnxEngine:
         for array in (embeds, deepstack):
             array.flags.writeable = False
         return EncodedImage(embeds, deepstack, grid, image_key(patches.key, self.artifact_id))
+
+    def encode_many(self, images: Sequence[Patches]) -> list[EncodedImage]:
+        """As `encode`, one after the other: a core is no faster with several at once."""
+        return [self.encode(patches) for patches in images]
 
     def _grid_tables(self, grid: Grid) -> dict[str, Float]:
         """Positions and rotations for one frame of `grid`; made once for each recent grid."""
@@ -165,6 +173,14 @@ class OnnxEngine:
         hidden: Float = self.hidden_states(cache, slot, prompt, images, start, stop, last)[0]
         return hidden
 
+    def prefill_many(self, cache: OnnxCache, first_slot: int, chunks: Sequence[Chunk]) -> Float:
+        """As `prefill`, one after the other. Returns hidden states [B, D]."""
+        rows = [
+            self.prefill(cache, slot, chunk.prompt, chunk.images, chunk.start, chunk.stop)
+            for slot, chunk in enumerate(chunks, first_slot)
+        ]
+        return np.stack(rows)
+
     def hidden_states(
         self,
         cache: OnnxCache,
@@ -179,14 +195,9 @@ class OnnxEngine:
         num_taps = len(self.config.vision.deepstack_layers)
         embeds = widen(self._embedding[prompt.ids[start:stop]])  # [S, D]
         deepstack = np.zeros((num_taps, *embeds.shape), np.float32)
-        for span in prompt.images:
-            low, high = max(start, span.start), min(stop, span.start + span.length)
-            if low < high:
-                image = images[span.key]
-                target = slice(low - start, high - start)
-                source = slice(low - span.start, high - span.start)
-                embeds[target] = image.embeds[source]
-                deepstack[:, target] = image.deepstack[:, source]
+        for target, image, source in Chunk(prompt, images, start, stop).image_parts():
+            embeds[target] = image.embeds[source]
+            deepstack[:, target] = image.deepstack[:, source]
         binding = cache.binding(self._prefill, slot, 1)
         if num_taps:
             binding.bind_cpu_input("deepstack", deepstack)
@@ -245,20 +256,6 @@ class OnnxEngine:
         """Final norm and LM head: [L, D] → [L, vocab]."""
         logits: Float = self._head.run(["logits"], {"hidden": hidden})[0]
         return logits
-
-
-def _reserve(shape: tuple[int, ...]) -> Float:
-    """Zeros whose pages are taken from the system one by one, when they are first written to.
-
-    NumPy's own zeros would be refused where they exceed the machine's memory, though only a
-    fraction is ever used; it would also ask for huge pages, of which most would stay empty.
-    """
-    num_bytes = 4 * math.prod(shape)
-    if not hasattr(mmap, "MAP_PRIVATE"):  # not a Unix
-        return np.zeros(shape, np.float32)
-    no_reserve = 0x4000 if sys.platform == "linux" else 0
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
-    return np.frombuffer(mmap.mmap(-1, num_bytes, flags=flags), np.float32).reshape(shape)
 
 
 @contextmanager

@@ -11,7 +11,8 @@ import numpy as np
 from qwink.export.graph import MICROSOFT, Graph
 from qwink.export.linear import Activation, Float, linear
 from qwink.export.recipe import FP32, Scheme
-from qwink.model.config import ModelConfig, PreprocessorConfig, VisionConfig
+from qwink.model.config import ModelConfig, VisionConfig
+from qwink.model.fold import fold_patch_embedding
 from qwink.model.weights import Weights
 
 PREFIX = "model.visual."
@@ -134,19 +135,3 @@ def _rotate(graph: Graph, x: str, cos: str, sin: str, vision: VisionConfig) -> s
         num_heads=vision.num_heads,
         rotary_embedding_dim=vision.head_dim,
     )
-
-
-def fold_patch_embedding(
-    weight: Float, bias: Float, preprocessor: PreprocessorConfig
-) -> tuple[Float, Float]:
-    """Fold (x / 255 - mean) / std and the repeated frame into the convolution.
-
-    weight [D, 3, T, patch, patch] → [D, 3·patch²] for uint8 pixels; exact up to rounding.
-    A still image is its own second frame, so the frames' weights add up.
-    """
-    mean = np.asarray(preprocessor.image_mean, np.float64)[:, None, None]
-    std = np.asarray(preprocessor.image_std, np.float64)[:, None, None]
-    summed = weight.astype(np.float64).sum(axis=2) / std  # [D, 3, patch, patch]
-    folded = (summed / 255).reshape(weight.shape[0], -1)
-    shifted = bias - (summed * mean).reshape(weight.shape[0], -1).sum(axis=1)
-    return folded.astype(np.float32), shifted.astype(np.float32)

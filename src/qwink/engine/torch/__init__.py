@@ -1,0 +1,1 @@
+"""The PyTorch engine. Nothing outside of this folder imports PyTorch or Transformers."""

@@ -1,0 +1,36 @@
+"""Arrays to the device and back.
+
+To and from a GPU by way of pinned memory, which PyTorch keeps for the next transfer. Copies to
+the device are queued before the work that needs them and do not hold up the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """A copy of the array in the device's memory."""
+    if device.type == "cpu":
+        return torch.from_numpy(array.copy())
+    pinned = torch.empty(
+        array.shape, dtype=torch.from_numpy(array[:0].copy()).dtype, pin_memory=True
+    )
+    np.copyto(pinned.numpy(), array)
+    return pinned.to(device, non_blocking=True)
+
+
+def to_host(tensor: Tensor) -> NDArray[Any]:
+    """A copy of the tensor that is the caller's."""
+    if tensor.device.type == "cpu":
+        return tensor.numpy().copy()
+    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    pinned.copy_(tensor, non_blocking=True)
+    torch.cuda.current_stream(tensor.device).synchronize()
+    array: NDArray[Any] = pinned.numpy()
+    return array

@@ -1,0 +1,108 @@
+"""A checkpoint's weights in Transformers' Qwen3-VL modules, without exporting anything.
+
+Only the modules are used, for what they hold and the products they compute; how they are put
+together is in `text` and `vision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+from qwink.model.config import ModelConfig
+from qwink.model.fold import fold_patch_embedding
+from qwink.model.weights import Weights, expected_tensors
+
+_VISION, _TEXT = "model.visual", "model.language_model"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Modules:
+    """Transformers' modules on the device; patch embedding and positions stay float32."""
+
+    visual: Any  # blocks, merger, deepstack_merger_list
+    layers: Any  # of the text model
+    norm: Any
+    embed_tokens: Tensor  # [vocab, D]
+    head: Any
+    patch_embedding: tuple[Tensor, Tensor]  # float32 [D, 3 * patch * patch] and [D], for bytes
+    positions: np.ndarray[Any, np.dtype[np.float32]]  # learned, [n * n, D]
+
+
+def num_parameters(config: ModelConfig) -> int:
+    """How many numbers a checkpoint of this shape holds."""
+    return sum(int(np.prod(shape)) for shape in expected_tensors(config).values())
+
+
+def load_modules(
+    folder: Path,
+    config: ModelConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    shrink: Callable[[nn.Module], None] | None = None,
+) -> Modules:
+    """Read a checkpoint, module by module, straight to the device.
+
+    `shrink` is called with each text layer once it is there, to quantise it before the next one
+    needs room. Raises CheckpointError.
+    """
+    with Weights(folder) as weights, torch.device("meta"):
+        weights.check(config)
+        model = Qwen3VLForConditionalGeneration(Qwen3VLConfig.from_pretrained(folder))
+        model.requires_grad_(False).eval()
+        with torch.device("cpu"):
+            for prefix, module in _parts(model):
+                names = dict(module.named_parameters())
+                state = {
+                    name: _tensor(weights, f"{prefix}.{name}").to(device, dtype) for name in names
+                }
+                module.load_state_dict(state, assign=True)
+                if shrink is not None and prefix.startswith(f"{_TEXT}.layers."):
+                    shrink(module)
+            weight, bias = fold_patch_embedding(
+                weights.read(f"{_VISION}.patch_embed.proj.weight"),
+                weights.read(f"{_VISION}.patch_embed.proj.bias"),
+                config.preprocessor,
+            )
+            text, embedding = model.model.language_model, model.model.language_model.embed_tokens
+            if config.text.tie_word_embeddings:
+                model.lm_head.weight = embedding.weight
+            return Modules(
+                model.model.visual,
+                text.layers,
+                text.norm,
+                embedding.weight.detach(),
+                model.lm_head,
+                (torch.from_numpy(weight).to(device), torch.from_numpy(bias).to(device)),
+                weights.read(f"{_VISION}.pos_embed.weight"),
+            )
+
+
+def _parts(model: Any) -> Iterator[tuple[str, nn.Module]]:
+    """Prefix and module of all that is used as it is; the tied head is nobody's own."""
+    visual, text = model.model.visual, model.model.language_model
+    yield f"{_VISION}.merger", visual.merger
+    for index, merger in enumerate(visual.deepstack_merger_list):
+        yield f"{_VISION}.deepstack_merger_list.{index}", merger
+    for index, block in enumerate(visual.blocks):
+        yield f"{_VISION}.blocks.{index}", block
+    for index, layer in enumerate(text.layers):
+        yield f"{_TEXT}.layers.{index}", layer
+    yield f"{_TEXT}.norm", text.norm
+    yield f"{_TEXT}.embed_tokens", text.embed_tokens
+    if not model.config.tie_word_embeddings:
+        yield "lm_head", model.lm_head
+
+
+def _tensor(weights: Weights, name: str) -> Tensor:
+    """A tensor of the checkpoint as it is stored, copied out of the mapped file."""
+    raw, dtype = weights.read_raw(name)
+    values = torch.from_numpy(raw.copy())
+    return values.view(torch.bfloat16) if dtype == "BF16" else values

@@ -1,0 +1,265 @@
+"""The PyTorch engine on the CPU, against Transformers and against the `exact` ONNX recipe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from qwink.engine.base import Chunk
+from qwink.engine.onnx import OnnxEngine
+from qwink.engine.torch.engine import TorchEngine
+from qwink.errors import CheckpointError, GenerationError
+from qwink.export.build import export
+from qwink.export.recipe import RECIPES
+from qwink.runtime.models import find_folder
+from qwink.settings import Settings
+from qwink.types import Grid, Patches
+from tests.checkpoints import write_checkpoint
+from tests.parity import (
+    TOLERANCE,
+    assert_parity,
+    decode_token,
+    encode_all,
+    engine_logits,
+    make_case,
+    noise,
+    reference_features,
+    reference_logits,
+    snr,
+)
+
+Pair = tuple[TorchEngine, Any]  # an engine, and its reference in Transformers
+Parts = list[int | Grid]
+SQUARE, WIDE, TALL, LARGE = Grid(1, 4, 4), Grid(1, 2, 12), Grid(1, 10, 2), Grid(1, 12, 8)
+
+
+def open_engine(folder: Path, dtype: str = "auto") -> TorchEngine:
+    """On one thread: these models are too small for more."""
+    return TorchEngine(folder, "cpu", dtype, threads=1)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("engine") / "checkpoint"
+    return folder, write_checkpoint(folder)
+
+
+@pytest.fixture(scope="module")
+def pair(checkpoint: tuple[Path, Any]) -> Pair:
+    return open_engine(checkpoint[0]), checkpoint[1]
+
+
+# Parity
+
+
+@pytest.mark.parametrize("grids", [[SQUARE], [WIDE, TALL], [SQUARE, SQUARE, LARGE]], ids=str)
+def test_vision_encoder(pair: Pair, grids: list[Grid]) -> None:
+    engine, reference = pair
+    rng = np.random.default_rng(1)
+    images = [noise(engine.config, grid, f"{i}", rng) for i, grid in enumerate(grids)]
+    for patches, encoded in zip(images, engine.encode_many(images), strict=True):
+        embeds, deepstack = reference_features(reference, patches)
+        assert encoded.grid == patches.grid
+        assert encoded.key.startswith(patches.key)
+        np.testing.assert_allclose(encoded.embeds, embeds, rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(encoded.deepstack, deepstack, rtol=0, atol=TOLERANCE)
+        assert not encoded.embeds.flags.writeable
+        assert not encoded.deepstack.flags.writeable
+
+
+def test_frames_of_a_video_are_encoded_each_by_itself(pair: Pair) -> None:
+    engine, _ = pair
+    rng = np.random.default_rng(2)
+    frames = [noise(engine.config, SQUARE, "frame", rng) for _ in range(2)]
+    pixels = np.concatenate([frame.pixels for frame in frames])
+    video = engine.encode(Patches(pixels, replace(SQUARE, t=2), "video"))
+    alone = [engine.encode(frame) for frame in frames]
+    np.testing.assert_allclose(video.embeds, np.concatenate([i.embeds for i in alone]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [[40], [1], [5, SQUARE, 9], [SQUARE, 3], [4, WIDE, 3, TALL, 2, LARGE, 8]],
+    ids=str,
+)
+def test_prompts(pair: Pair, parts: Parts) -> None:
+    engine, reference = pair
+    case = make_case(engine, parts, seed=5)
+    cuts = range(1, len(case.prompt), 7)  # every one is also a token whose logits are compared
+    assert_parity(engine_logits(engine, case, cuts), reference_logits(reference, case))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "float16"},
+        {"dtype": "float32", "style": "transformers5"},
+        {"tied": False, "shards": True},
+        {"deepstack_layers": ()},
+        {"deepstack_layers": (0, 1, 3), "text_layers": 3},  # the last text layer has a tap, too
+        {"num_heads": 6, "num_kv_heads": 1, "vision_num_heads": 4, "vision_depth": 3},
+        {"attention_bias": True, "num_kv_heads": 4},
+    ],
+    ids=str,
+)
+def test_other_shapes(tmp_path: Path, options: dict[str, Any]) -> None:
+    reference = write_checkpoint(tmp_path / "checkpoint", **options)
+    engine = open_engine(tmp_path / "checkpoint")
+    case = make_case(engine, [4, LARGE, 6, SQUARE, 9], seed=6)
+    found = engine_logits(engine, case, cuts=[9, 20], num_decoded=6)
+    assert_parity(found, reference_logits(reference, case))
+
+
+def test_the_exact_recipe_says_the_same(checkpoint: tuple[Path, Any], tmp_path: Path) -> None:
+    engine = open_engine(checkpoint[0])
+    exact = OnnxEngine(export(checkpoint[0], tmp_path / "exact", RECIPES["exact"]), threads=1)
+    case = make_case(exact, [6, SQUARE, 10, TALL, 12], seed=9)
+    theirs = engine_logits(exact, case, cuts=[20], num_decoded=8)
+    case = make_case(engine, [6, SQUARE, 10, TALL, 12], seed=9)  # the same, under our keys
+    ours = engine_logits(engine, case, cuts=[20], num_decoded=8)
+    assert ours.keys() == theirs.keys()
+    for token, logits in ours.items():
+        np.testing.assert_allclose(logits, theirs[token], rtol=0, atol=TOLERANCE)
+
+
+def test_nano_as_it_ships(tmp_path: Path) -> None:
+    from transformers import Qwen3VLForConditionalGeneration
+
+    folder = find_folder("nano", Settings(tmp_path, tmp_path))
+    reference = Qwen3VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    engine = open_engine(folder)
+    case = make_case(engine, [6, LARGE, 20], seed=3)
+    found = engine_logits(engine, case, cuts=[17], num_decoded=4)
+    assert_parity(found, reference_logits(reference, case))
+    exact = OnnxEngine(export(folder, tmp_path / "exact", RECIPES["exact"]), threads=1)
+    theirs = engine_logits(exact, make_case(exact, [6, LARGE, 20], seed=3), [17], 4)
+    for token, logits in found.items():
+        np.testing.assert_allclose(logits, theirs[token], rtol=0, atol=TOLERANCE)
+
+
+# Slots
+
+
+def test_neighbours_of_different_lengths_decode_together(pair: Pair) -> None:
+    engine, reference = pair
+    several: list[Parts] = [[30], [4, LARGE, 9], [3, SQUARE, 70]]
+    cases = [make_case(engine, parts, seed=10) for parts in several]
+    cache = engine.open_cache(4, 128)
+    for slot, case in enumerate(cases, 1):
+        last = len(case.prompt) - 3
+        engine.prefill(cache, slot, case.prompt, encode_all(engine, case), 0, last)
+    expected = [reference_logits(reference, case) for case in cases]
+    for back in (3, 2, 1):
+        tokens = [len(case.prompt) - back for case in cases]
+        found = engine.decode(
+            cache,
+            1,
+            [int(case.prompt.ids[t]) for case, t in zip(cases, tokens, strict=True)],
+            tokens,
+            [int(case.prompt.positions[0, t]) for case, t in zip(cases, tokens, strict=True)],
+        )
+        for row, token in enumerate(tokens):
+            assert_parity({token: found[row]}, expected[row])
+
+
+def test_prompts_are_prefilled_together(pair: Pair) -> None:
+    engine, reference = pair
+    several: list[Parts] = [[5, LARGE, 9], [50], [4, SQUARE, 3]]
+    cases = [make_case(engine, parts, seed=11) for parts in several]
+    cache = engine.open_cache(4, 64)
+    engine.prefill(cache, 2, cases[1].prompt, {}, 0, 20)  # one has begun already
+    starts, images = [0, 20, 0], [encode_all(engine, case) for case in cases]
+    for stops in ([10, 45, 7], [len(case.prompt) for case in cases]):
+        chunks = [
+            Chunk(case.prompt, encoded, start, stop)
+            for case, encoded, start, stop in zip(cases, images, starts, stops, strict=True)
+        ]
+        hidden = engine.prefill_many(cache, 1, chunks)
+        starts = stops
+    logits = engine.logits(hidden)
+    for row, case in enumerate(cases):
+        last = len(case.prompt) - 1
+        assert_parity({last: logits[row]}, reference_logits(reference, case))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_slots_are_copied_read_and_written(pair: Pair, dtype: str, tmp_path: Path) -> None:
+    engine = pair[0] if dtype == "float32" else open_engine(write_folder(tmp_path), dtype)
+    case = make_case(engine, [4, SQUARE, 12], seed=12)
+    cache, last = engine.open_cache(3, 30), len(case.prompt) - 1
+    engine.prefill(cache, 0, case.prompt, encode_all(engine, case), 0, last)
+    wanted = decode_token(engine, cache, 0, case.prompt, last)
+    cache.copy(0, 1, last)
+    np.testing.assert_array_equal(decode_token(engine, cache, 1, case.prompt, last), wanted)
+    kept = cache.read(0, last)
+    text = engine.config.text
+    assert kept.shape == (text.num_layers, 2, text.num_kv_heads, last, text.head_dim)
+    assert kept.nbytes == last * cache.bytes_per_token
+    cache.clear(0)
+    cache.write(2, kept[:, :, :, : last - 5])
+    again = engine.prefill(cache, 2, case.prompt, {}, last - 5, last + 1)
+    np.testing.assert_allclose(engine.logits(again[None])[0], wanted, atol=0.2, rtol=0.05)
+
+
+def write_folder(tmp_path: Path, **options: Any) -> Path:
+    write_checkpoint(tmp_path / "checkpoint", **options)
+    return tmp_path / "checkpoint"
+
+
+# Types of numbers
+
+
+@pytest.mark.parametrize(("dtype", "least_db"), [("bfloat16", 25), ("float16", 40)])
+def test_half_precision_stays_close(pair: Pair, checkpoint: Any, dtype: str, least_db: int) -> None:
+    engine = open_engine(checkpoint[0], dtype)
+    assert engine.about == {"engine": "torch", "device": "cpu", "dtype": dtype}
+    assert engine.artifact_id != pair[0].artifact_id
+    case = make_case(engine, [4, WIDE, 20], seed=13)
+    found = engine_logits(engine, case, cuts=[9], num_decoded=5)
+    expected = reference_logits(pair[1], case)
+    for token, logits in found.items():
+        assert logits.dtype == np.float32
+        assert snr(logits, expected[token]) > least_db
+
+
+@pytest.fixture
+def overflowing(tmp_path: Path) -> TorchEngine:
+    """In float16, which does not hold the embedding of token 7."""
+    engine = open_engine(write_folder(tmp_path, tied=False), "float16")
+    engine._modules.embed_tokens[7] = 1e5
+    return engine
+
+
+def test_what_is_not_a_number_says_what_to_do(overflowing: TorchEngine) -> None:
+    engine = overflowing
+    good = make_case(engine, [10], seed=14)
+    cache = engine.open_cache(2, 16)
+    for slot in (0, 1):
+        engine.prefill(cache, slot, good.prompt, {}, 0, 9)
+    wanted = decode_token(engine, cache, 1, good.prompt, 9)
+    bad = [7, int(good.prompt.ids[9])], [9, 9], [9, 9]
+    advice = "beyond numbers in float16; use --dtype float32"
+    with pytest.raises(GenerationError, match=advice):
+        engine.decode(cache, 0, *bad)  # the batch
+    with pytest.raises(GenerationError, match=advice):
+        engine.decode(cache, 0, [7], [9], [9])  # and the row alone
+    np.testing.assert_array_equal(decode_token(engine, cache, 1, good.prompt, 9), wanted)
+    # Nothing is left of it in the slot, for whoever comes next.
+    engine.prefill(cache, 0, good.prompt, {}, 0, 4)
+    assert np.isfinite(engine.prefill(cache, 0, good.prompt, {}, 4, 9)).all()
+    prompt = replace(good.prompt, ids=np.full(10, 7))
+    with pytest.raises(GenerationError, match=advice):
+        engine.prefill(cache, 0, prompt, {}, 0, 10)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="truncated"):
+        open_engine(folder)
