@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import typer
 
+from qwink.cli.bench.cost import cost
+from qwink.cli.bench.stages import stages
+
 app = typer.Typer(
     name="bench",
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Measure speed, load and costs on this machine.",
 )
+app.command()(stages)
+app.command()(cost)

@@ -1,0 +1,77 @@
+"""From the results of `bench stages` and `bench load` to what they mean for a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from qwink.bench.price import HOUR_MS, HOUR_S, Service
+from qwink.errors import OptionError
+
+
+def services(
+    document: dict[str, Any],
+    answer_tokens: int | None = None,
+    cold_extra_ms: float | None = None,
+) -> Iterator[tuple[str, Service]]:
+    """A label and a service for each thing measured.
+
+    `answer_tokens` stretches the answers of stages to that length; `cold_extra_ms` replaces what
+    was measured. Raises OptionError for a document of another kind, and for an option that it
+    cannot honour.
+    """
+    try:
+        kind = document["kind"]
+        if kind == "stages":
+            yield from _of_stages(document, answer_tokens, cold_extra_ms)
+            return
+        if kind == "load":
+            if answer_tokens is not None:
+                raise OptionError(
+                    "a result of bench load has answers of one length; measure with --max-tokens"
+                )
+            yield _of_load(document, cold_extra_ms)
+            return
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        if isinstance(error, OptionError):
+            raise
+    raise OptionError("this is no result of qwink bench stages or load")
+
+
+def _of_stages(
+    document: dict[str, Any], answer_tokens: int | None, cold_extra_ms: float | None
+) -> Iterator[tuple[str, Service]]:
+    """Each size with the threads that were fastest: the price is the whole machine's."""
+    for name in [row["size"] for row in document["runs"][0]["sizes"]]:
+        found = [
+            (_request_ms(row, answer_tokens), run["cold_start"]["extra_ms"])
+            for run in document["runs"]
+            for row in run["sizes"]
+            if row["size"] == name
+        ]
+        request_ms, extra_ms = min(found)
+        extra_ms = extra_ms if cold_extra_ms is None else cold_extra_ms
+        yield name, Service(request_ms, HOUR_MS / request_ms, max(0.0, extra_ms))
+
+
+def _request_ms(row: dict[str, Any], answer_tokens: int | None) -> float:
+    if answer_tokens is None:
+        return float(row["total_ms"]["median"])
+    if answer_tokens > 1 and row["token_ms"] is None:
+        raise OptionError("the answers had one token; measure with a higher --answer-tokens")
+    more = (answer_tokens - 1) * row["token_ms"]["median"] if answer_tokens > 1 else 0
+    return float(row["first_token_ms"]["median"]) + more
+
+
+def _of_load(document: dict[str, Any], cold_extra_ms: float | None) -> tuple[str, Service]:
+    """What the server sustained at its best level; an image alone, from the lowest level."""
+    answered = [level for level in document["levels"] if level["total_ms"] is not None]
+    if not answered:
+        raise OptionError("no request of this load was answered; there is nothing to price")
+    best = max(answered, key=lambda level: float(level["images_per_s"]))
+    alone = min(answered, key=lambda level: int(level["concurrency"]))
+    rate = float(best["images_per_s"]) * HOUR_S
+    if not rate:
+        raise OptionError("this load was without images; measure with a picture")
+    label = f"{best['concurrency']} at once"
+    return label, Service(float(alone["total_ms"]["median"]), rate, cold_extra_ms or 0.0)

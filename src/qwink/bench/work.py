@@ -1,0 +1,131 @@
+"""What a request must compute and read, from the model's configuration alone.
+
+Shapes: P patches, V = P / merge² image tokens, S prompt tokens. A multiplication and an addition
+are two operations. Norms, activations and rotations are left out: under one per cent of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from qwink.export.recipe import FP32, Recipe, Scheme
+from qwink.export.text import decode_schemes, uniform_schemes
+from qwink.model.config import ModelConfig, TextConfig
+
+FLOAT_BYTES = 4  # of an activation, a scale, a key or a value
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Operations by the arithmetic that serves them, and bytes of weights, keys and values read.
+
+    `int8_flops` are products with quantised weights, 4-bit ones included: kernels widen those.
+    """
+
+    int8_flops: int = 0
+    float_flops: int = 0
+    read_bytes: int = 0
+
+    @property
+    def flops(self) -> int:
+        return self.int8_flops + self.float_flops
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.int8_flops + other.int8_flops,
+            self.float_flops + other.float_flops,
+            self.read_bytes + other.read_bytes,
+        )
+
+    def __mul__(self, times: int) -> Work:
+        return Work(self.int8_flops * times, self.float_flops * times, self.read_bytes * times)
+
+
+def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme) -> int:
+    """Size of a weight matrix with its scales, as an export stores it."""
+    if scheme.kind == "fp32":
+        return num_outputs * num_inputs * FLOAT_BYTES
+    if scheme.kind == "w8a8":
+        return num_outputs * (num_inputs + FLOAT_BYTES)
+    blocks = -(-num_inputs // scheme.block)
+    return num_outputs * blocks * (scheme.block * scheme.bits // 8 + FLOAT_BYTES)
+
+
+def product(rows: int, num_outputs: int, num_inputs: int, scheme: Scheme) -> Work:
+    """[rows, num_inputs] times a weight matrix, which is read once."""
+    flops = 2 * rows * num_outputs * num_inputs
+    read = weight_bytes(num_outputs, num_inputs, scheme)
+    return Work(0, flops, read) if scheme.kind == "fp32" else Work(flops, 0, read)
+
+
+def encode_work(config: ModelConfig, recipe: Recipe, num_patches: int) -> Work:
+    """The vision encoder over one image."""
+    vision, scheme = config.vision, recipe.vision
+    hidden, wide = vision.hidden_size, vision.intermediate_size
+    merged = hidden * vision.merge_size**2
+    num_tokens = num_patches // vision.merge_size**2
+    # A still image is its own second frame: the export adds up the weights of the two.
+    patch = product(num_patches, hidden, vision.in_channels * vision.patch_size**2, FP32)
+    shapes = ((3 * hidden, hidden), (hidden, hidden), (wide, hidden), (hidden, wide))
+    layer = _sum(product(num_patches, *shape, scheme) for shape in shapes)
+    layer += Work(float_flops=4 * num_patches**2 * hidden)  # attention: scores, weighted sum
+    merger = product(num_tokens, merged, merged, scheme)
+    merger += product(num_tokens, vision.out_hidden_size, merged, scheme)
+    return patch + layer * vision.depth + merger * (1 + len(vision.deepstack_layers))
+
+
+def prefill_work(config: ModelConfig, recipe: Recipe, num_tokens: int) -> Work:
+    """A whole prompt, and the scores of its last token."""
+    num_layers = config.text.num_layers
+    schemes = (
+        decode_schemes(num_layers, recipe)
+        if recipe.prefill is None
+        else uniform_schemes(num_layers, recipe.prefill)
+    )
+    return _text_work(config.text, schemes, num_tokens, 0) + _head_work(config.text, recipe)
+
+
+def decode_work(config: ModelConfig, recipe: Recipe, num_cached: int) -> Work:
+    """One more token after `num_cached` ones."""
+    schemes = decode_schemes(config.text.num_layers, recipe)
+    return _text_work(config.text, schemes, 1, num_cached) + _head_work(config.text, recipe)
+
+
+def kv_bytes_per_token(config: ModelConfig) -> int:
+    """Keys and values of all layers."""
+    text = config.text
+    return 2 * text.num_layers * text.num_kv_heads * text.head_dim * FLOAT_BYTES
+
+
+def _text_work(
+    text: TextConfig, schemes: list[dict[str, Scheme]], num_tokens: int, num_cached: int
+) -> Work:
+    hidden, wide = text.hidden_size, text.intermediate_size
+    queries, keys = text.num_heads * text.head_dim, text.num_kv_heads * text.head_dim
+    before = {"q_proj": (queries, hidden), "k_proj": (keys, hidden), "v_proj": (keys, hidden)}
+    after = {
+        "o_proj": (hidden, queries),
+        "gate_proj": (wide, hidden),
+        "up_proj": (wide, hidden),
+        "down_proj": (hidden, wide),
+    }
+    # Each token attends to those before it and itself; scores and weighted sum.
+    pairs = num_tokens * num_cached + num_tokens * (num_tokens + 1) // 2
+    read = 2 * (num_cached + num_tokens) * keys * FLOAT_BYTES
+    work = Work()
+    for layer, scheme in enumerate(schemes):
+        # After the last layer's attention only the last token goes on.
+        rows = 1 if layer + 1 == text.num_layers else num_tokens
+        work += _sum(product(num_tokens, *shape, scheme[name]) for name, shape in before.items())
+        work += Work(float_flops=4 * pairs * queries, read_bytes=read)
+        work += _sum(product(rows, *shape, scheme[name]) for name, shape in after.items())
+    return work
+
+
+def _head_work(text: TextConfig, recipe: Recipe) -> Work:
+    return product(1, text.vocab_size, text.hidden_size, recipe.head)
+
+
+def _sum(works: Iterable[Work]) -> Work:
+    return sum(works, Work())

@@ -1,0 +1,97 @@
+"""`qwink bench cost`: what images cost, from a result of `bench stages` or `bench load`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qwink.errors import OptionError
+
+if TYPE_CHECKING:
+    from qwink.bench.price import Tariff
+
+
+def cost(
+    result: Annotated[Path, typer.Argument(help="JSON of qwink bench stages or load.")],
+    price_per_hour: Annotated[
+        float, typer.Option(metavar="P", help="Of a machine like the measured one, always on.")
+    ],
+    pay_per_use_price_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P", help="Of an hour of use where only use is paid; by default the same."
+        ),
+    ] = None,
+    billing_step_ms: Annotated[
+        float, typer.Option(metavar="MS", help="Use is billed in started steps of this length.")
+    ] = 1.0,
+    keep_warm_s: Annotated[
+        float,
+        typer.Option(metavar="S", help="A machine without requests is taken away after this."),
+    ] = 300.0,
+    rates: Annotated[
+        str, typer.Option(metavar="R,...", help="Images per hour to price.")
+    ] = "1,10,100,1000",
+    answer_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Length of answers; by default as measured."),
+    ] = None,
+    cold_extra_ms: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MS",
+            min=0,
+            help="What a request on a machine just started takes longer; by default as measured "
+            "by bench stages. Add the time that the provider needs to give you a machine.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the JSON document there.")
+    ] = None,
+) -> None:
+    """Price 1000 images, always on or per use, and find the rate where the two meet.
+
+    Requests are taken to come independently of each other. Prices are in your currency.
+
+    \b
+    Examples:
+      qwink bench cost speed.json --price-per-hour 0.08
+      qwink bench cost speed.json --price-per-hour 0.08 --pay-per-use-price-per-hour 0.25
+    """
+    from qwink.bench.price import Tariff
+    from qwink.cli.bench.output import check_out, finish, numbers
+
+    check_out(out)
+    use_price = price_per_hour if pay_per_use_price_per_hour is None else pay_per_use_price_per_hour
+    tariff = Tariff(price_per_hour, use_price, billing_step_ms, keep_warm_s)
+    try:
+        document = json.loads(result.read_text("utf-8"))
+    except ValueError:
+        raise OptionError(f"{result}: not JSON; give a result of qwink bench stages") from None
+    found = priced(document, tariff, numbers(rates, "--rates"), answer_tokens, cold_extra_ms)
+    finish({"kind": "cost", "bills": found}, out)
+
+
+def priced(
+    document: dict[str, Any],
+    tariff: Tariff,
+    rates: tuple[int, ...] | None = None,
+    answer_tokens: int | None = None,
+    cold_extra_ms: float | None = None,
+) -> dict[str, Any]:
+    """Show what a result's images cost; the bills as JSON, by what was measured."""
+    from qwink.bench.price import DEFAULT_RATES, make_bill
+    from qwink.bench.services import services
+    from qwink.cli.bench.tables import show_bills
+
+    wanted = tuple(map(float, rates or DEFAULT_RATES))
+    bills = {
+        label: make_bill(service, tariff, wanted)
+        for label, service in services(document, answer_tokens, cold_extra_ms)
+    }
+    show_bills(bills)
+    return {label: asdict(bill) for label, bill in bills.items()}
