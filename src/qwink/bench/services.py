@@ -68,10 +68,11 @@ def _of_load(document: dict[str, Any], cold_extra_ms: float | None) -> tuple[str
     answered = [level for level in document["levels"] if level["total_ms"] is not None]
     if not answered:
         raise OptionError("no request of this load was answered; there is nothing to price")
-    best = max(answered, key=lambda level: float(level["images_per_s"]))
+    best = max(answered, key=lambda level: float(level["requests_per_s"]))
     alone = min(answered, key=lambda level: int(level["concurrency"]))
-    rate = float(best["images_per_s"]) * HOUR_S
-    if not rate:
-        raise OptionError("this load was without images; measure with a picture")
-    label = f"{best['concurrency']} at once"
-    return label, Service(float(alone["total_ms"]["median"]), rate, cold_extra_ms or 0.0)
+    service = Service(
+        float(alone["total_ms"]["median"]),
+        float(best["requests_per_s"]) * HOUR_S,
+        cold_extra_ms or 0.0,
+    )
+    return f"{best['concurrency']} at once", service

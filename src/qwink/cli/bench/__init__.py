@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from qwink.cli.bench.cost import cost
+from qwink.cli.bench.load import load
 from qwink.cli.bench.stages import stages
 
 app = typer.Typer(
@@ -17,4 +18,5 @@ app = typer.Typer(
     help="Measure speed, load and costs on this machine.",
 )
 app.command()(stages)
+app.command()(load)
 app.command()(cost)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from qwink.cli.console import remark
 from qwink.errors import OptionError
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def priced(
     from qwink.bench.services import services
     from qwink.cli.bench.tables import show_bills
 
+    if isinstance(document, dict) and document.get("kind") == "load" and cold_extra_ms is None:
+        remark("bench load sees no cold starts: they count as nothing without --cold-extra-ms")
     wanted = tuple(map(float, rates or DEFAULT_RATES))
     bills = {
         label: make_bill(service, tariff, wanted)

@@ -9,6 +9,7 @@ from qwink.cli.console import format_bytes
 
 if TYPE_CHECKING:
     from qwink.bench.card import Floor
+    from qwink.bench.load import LoadResult
     from qwink.bench.price import Bill
     from qwink.bench.stages import SizeResult, StagesResult
     from qwink.types import Stage
@@ -80,6 +81,32 @@ def _floor_row(floor: Floor) -> list[str]:
         milliseconds(floor.measured_ms),
         "—" if floor.times_floor is None else f"{floor.times_floor:.1f}",
     ]
+
+
+def show_load(result: LoadResult) -> None:
+    """A row for each number of users."""
+    head = ["users", "answered", "first token", "p95", "per token", "p95", "longest gap"]
+    rows = []
+    for level in result.levels:
+        figures = (
+            level.first_token_ms.median if level.first_token_ms else None,
+            level.first_token_ms.p95 if level.first_token_ms else None,
+            level.token_ms.median if level.token_ms else None,
+            level.token_ms.p95 if level.token_ms else None,
+            level.gap_ms.max if level.gap_ms else None,
+        )
+        failed = sum(level.errors.values())
+        rows.append(
+            [
+                str(level.concurrency),
+                f"{level.num_requests - failed} of {level.num_requests}",
+                *map(milliseconds, figures),
+                f"{level.tokens_per_s:.1f}",
+                f"{level.requests_per_s * 3600:.0f}",
+                ", ".join(f"{count}× {kind}" for kind, count in level.errors.items()),
+            ]
+        )
+    show(f"{result.model} under load, ms", [*head, "tokens/s", "images/hour", "errors"], rows)
 
 
 def show_bills(bills: dict[str, Bill]) -> None:
