@@ -15,8 +15,17 @@ from typing import Any, get_args
 import PIL.Image
 import pytest
 
-from qwink.cli.console import RecipeName, TaskName, exit_codes, format_bytes
+from qwink.cli.console import (
+    DtypeName,
+    EngineName,
+    RecipeName,
+    TaskName,
+    exit_codes,
+    format_bytes,
+)
+from qwink.engine.torch.device import DTYPES
 from qwink.export.recipe import RECIPES
+from qwink.runtime.engines import ENGINES
 from qwink.types import STAGES, TASKS
 from tests.conftest import Ran, RunQwink
 
@@ -37,6 +46,8 @@ def assert_fails(ran: Ran, code: int, *words: str) -> None:
 def test_choices_are_those_of_the_runtime() -> None:
     assert get_args(TaskName) == TASKS
     assert get_args(RecipeName) == tuple(RECIPES)
+    assert get_args(EngineName) == ENGINES
+    assert get_args(DtypeName) == ("auto", *DTYPES)
 
 
 # ask
@@ -57,7 +68,7 @@ def test_json_document_is_complete(qwink: RunQwink, picture: Path) -> None:
     assert ran.err == ""
     document = json.loads(ran.out)
     assert set(document) == {
-        "text", "finish_reason", "model", "recipe", "usage", "timings", "warnings",
+        "text", "finish_reason", "model", "engine", "recipe", "usage", "timings", "warnings",
     }  # fmt: skip
     assert document["finish_reason"] == "length"
     assert document["model"] == "tiny"

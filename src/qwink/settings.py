@@ -5,6 +5,8 @@
 | QWINK_HOME | folder for artifacts and caches; by default the user's cache folder |
 | QWINK_MODEL | model used when none is named |
 | QWINK_RECIPE | recipe used when none is named |
+| QWINK_ENGINE | engine used when none is named: auto, onnx, torch |
+| QWINK_DEVICE, QWINK_DTYPE | where and with which type of number the torch engine computes |
 | QWINK_THREADS | threads of one computation; by default the physical cores |
 | HF_HUB_CACHE, HF_HOME | where Hugging Face's tools keep checkpoints; they are found there |
 | HF_ENDPOINT | Hugging Face's hub, or a mirror of it |
@@ -39,6 +41,9 @@ class Settings:
     hub_cache: Path
     model: str = "nano"
     recipe: str = "balanced"
+    engine: str = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
     threads: int | None = None
     hf_endpoint: str = HUGGING_FACE
     modelscope_endpoint: str = MODELSCOPE
@@ -57,6 +62,9 @@ class Settings:
             hub_cache=Path(environment.get("HF_HUB_CACHE") or Path(hub) / "hub").expanduser(),
             model=environment.get("QWINK_MODEL") or "nano",
             recipe=environment.get("QWINK_RECIPE") or "balanced",
+            engine=environment.get("QWINK_ENGINE") or "auto",
+            device=environment.get("QWINK_DEVICE") or "auto",
+            dtype=environment.get("QWINK_DTYPE") or "auto",
             threads=int(threads) if threads else None,
             hf_endpoint=_url(environment.get("HF_ENDPOINT") or HUGGING_FACE),
             modelscope_endpoint=_url(environment.get("MODELSCOPE_DOMAIN") or MODELSCOPE),

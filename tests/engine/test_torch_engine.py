@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import torch
 from qwink.engine.base import Chunk
 from qwink.engine.onnx import OnnxEngine
 from qwink.engine.torch.engine import TorchEngine
-from qwink.errors import CheckpointError, GenerationError
+from qwink.engine.torch.weights import weight_bytes
+from qwink.errors import CheckpointError, GenerationError, OptionError
 from qwink.export.build import export
 from qwink.export.recipe import RECIPES
 from qwink.runtime.models import find_folder
@@ -225,6 +227,37 @@ def test_half_precision_stays_close(pair: Pair, checkpoint: Any, dtype: str, lea
     for token, logits in found.items():
         assert logits.dtype == np.float32
         assert snr(logits, expected[token]) > least_db
+
+
+def test_text_layers_in_int8(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    reference = write_checkpoint(folder)
+    engine = TorchEngine(folder, "cpu", threads=1, quantize="int8")
+    assert engine.about["quantize"] == "int8"
+    assert engine.artifact_id != open_engine(folder).artifact_id
+    case = make_case(engine, [4, WIDE, 20], seed=13)
+    found = engine_logits(engine, case, cuts=[9], num_decoded=5)
+    expected = reference_logits(reference, case)
+    for token, logits in found.items():
+        assert 25 < snr(logits, expected[token]) < 60  # close, and not the same
+
+
+def test_int8_takes_less(pair: Pair) -> None:
+    config = pair[0].config
+    plain, quantized = (weight_bytes(config, torch.float16, q) for q in (False, True))
+    matrices = [layer.parameters() for layer in pair[0]._modules.layers]
+    halved = sum(p.numel() for layer in matrices for p in layer if p.ndim == 2)
+    assert plain - quantized == halved
+
+
+def test_quantizing_otherwise_is_refused(
+    checkpoint: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(OptionError, match="quantize is 'int2'; it must be int8"):
+        TorchEngine(checkpoint[0], "cpu", quantize="int2")
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
+    with pytest.raises(OptionError, match=r"needs torchao; .*'qwink\[torch,quantize\]'"):
+        TorchEngine(checkpoint[0], "cpu", quantize="int8")
 
 
 @pytest.fixture

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qwink.cli.console import ExportProgress, RecipeName, TaskName, on_terminal, remark
+from qwink.cli.console import (
+    DtypeName,
+    EngineName,
+    ExportProgress,
+    QuantizeName,
+    RecipeName,
+    TaskName,
+    on_terminal,
+    remark,
+)
 from qwink.errors import ImageTooLarge, OptionError
 
 if TYPE_CHECKING:
@@ -42,12 +51,31 @@ def ask(
             "is on this machine; by default $QWINK_MODEL, else nano.",
         ),
     ] = None,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            help="onnx, for CPUs, or torch (pip install 'qwink[torch]'); by default "
+            "$QWINK_ENGINE, else auto: torch where a GPU and PyTorch are."
+        ),
+    ] = None,
     recipe: Annotated[
         RecipeName | None,
         typer.Option(
             help="How the model computes, see qwink models; by default $QWINK_RECIPE, "
             "else balanced."
         ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For torch: auto, cpu, cuda or cuda:N. [auto]"),
+    ] = None,
+    dtype: Annotated[
+        DtypeName | None,
+        typer.Option(help="For torch: type of numbers; by default what the device does best."),
+    ] = None,
+    quantize: Annotated[
+        QuantizeName | None,
+        typer.Option(help="For torch: weights in 8 bits, for small cards; needs torchao."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of the text.")
@@ -149,14 +177,22 @@ def ask(
     sized = {key: value for key, value in sizes.items() if value is not None}
     _check(sources, given, sized)
     pictures = _read_stdin(sources)
-    vlm, used = _load(model, recipe, threads, context, hint=not as_json and on_terminal())
+    how = {
+        "engine": engine,
+        "recipe": recipe,
+        "device": device,
+        "dtype": dtype,
+        "quantize": quantize,
+        "threads": threads,
+    }
+    vlm = _load(model, how, context, hint=not as_json and on_terminal())
     events = vlm.stream(pictures, question, system=system, **given, **sized)
 
     from qwink.cli.report import as_document, show_remarks, show_timings
 
     if as_json:
         result = _last(events)
-        document = json.dumps(as_document(result, used), indent=2, ensure_ascii=False)
+        document = json.dumps(as_document(result, vlm.engine.about), indent=2, ensure_ascii=False)
         typer.echo(document.encode())
     else:
         result = _show(events)
@@ -201,16 +237,10 @@ def _stdin_bytes() -> bytes:
     return data
 
 
-def _load(
-    model: str | None,
-    recipe: str | None,
-    threads: int | None,
-    context: int | None,
-    *,
-    hint: bool,
-) -> tuple[VLM, str]:
-    """The model, and the name of the recipe it was exported with."""
-    from qwink.runtime.models import find_artifact, load
+def _load(model: str | None, how: dict[str, Any], context: int | None, *, hint: bool) -> VLM:
+    """The model, run as `how` says: see `EngineOptions`."""
+    from qwink.runtime.engines import EngineOptions
+    from qwink.runtime.models import find_model, load
     from qwink.settings import Settings
 
     settings = Settings.from_environment()
@@ -218,10 +248,10 @@ def _load(
     if hint and model is None and reference == "nano":
         remark(NANO_HINT)
     with ExportProgress(reference) as progress:
-        artifact = find_artifact(reference, recipe, settings, progress)
-    progress.finish(artifact.folder)
-    vlm = load(artifact.folder, threads=threads, context=context, settings=settings)
-    return vlm, artifact.manifest.recipe
+        options = EngineOptions.resolve(settings, **how)
+        folder = find_model(reference, options, settings, progress)
+    progress.finish(folder)
+    return load(folder, **how, context=context, settings=settings)
 
 
 def _last(events: Iterator[Event]) -> Result:

@@ -37,7 +37,7 @@ def models(
         bool, typer.Option("--json", help="Print one JSON document instead of the list.")
     ] = False,
 ) -> None:
-    """List the models on this machine and the recipes.
+    """List the models on this machine, the recipes and the engines.
 
     These are nano, which comes with qwink, and what was exported into the cache ($QWINK_HOME).
 
@@ -47,6 +47,7 @@ def models(
       qwink models --check
     """
     from qwink.export.recipe import DEFAULT_RECIPE, RECIPES
+    from qwink.runtime.engines import describe_engines
     from qwink.settings import Settings
 
     settings = Settings.from_environment()
@@ -58,6 +59,7 @@ def models(
             "checked": check,
             "models": [asdict(model) for model in found],
             "recipes": recipes,
+            "engines": describe_engines(),
         }
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False).encode())
     else:
@@ -66,6 +68,9 @@ def models(
         for recipe in RECIPES.values():
             default = " (default)" if recipe.name == DEFAULT_RECIPE else ""
             typer.echo(f"  {recipe.name:<9} {recipe.summary}{default}")
+        typer.echo("\nEngines")
+        for name, summary in describe_engines().items():
+            typer.echo(f"  {name:<9} {summary}")
     problems = [model.problem for model in found if model.problem]
     for problem in problems:
         remark(problem)

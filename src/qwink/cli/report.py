@@ -9,8 +9,8 @@ from qwink.cli.console import remark
 from qwink.types import STAGES, Result, Timings
 
 
-def as_document(result: Result, recipe: str) -> dict[str, Any]:
-    """All there is to know about an answer, ready for JSON."""
+def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
+    """All there is to know about an answer, ready for JSON; `engine` is the engine's `about`."""
     timings = {
         key: round(value, 3) if isinstance(value, float) else value
         for key, value in asdict(result.timings).items()
@@ -19,7 +19,7 @@ def as_document(result: Result, recipe: str) -> dict[str, Any]:
         "text": result.text,
         "finish_reason": result.finish_reason,
         "model": result.model,
-        "recipe": recipe,
+        **engine,
         "usage": asdict(result.usage),
         "timings": timings,
         "warnings": list(result.warnings),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qwink.cli.console import RecipeName
+from qwink.cli.console import DtypeName, EngineName, QuantizeName, RecipeName
 from qwink.errors import OptionError
 
 
@@ -23,8 +23,27 @@ def serve(
         str | None,
         typer.Option(metavar="REF", help="As for qwink ask; by default $QWINK_MODEL, else nano."),
     ] = None,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            help="onnx, for CPUs, or torch (pip install 'qwink[torch]'); by default "
+            "$QWINK_ENGINE, else auto: torch where a GPU and PyTorch are."
+        ),
+    ] = None,
     recipe: Annotated[
         RecipeName | None, typer.Option(help="How the model computes, see qwink models.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For torch: auto, cpu, cuda or cuda:N. [auto]"),
+    ] = None,
+    dtype: Annotated[
+        DtypeName | None,
+        typer.Option(help="For torch: type of numbers; by default what the device does best."),
+    ] = None,
+    quantize: Annotated[
+        QuantizeName | None,
+        typer.Option(help="For torch: weights in 8 bits, for small cards; needs torchao."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="Threads; by default one a core.")
@@ -144,7 +163,11 @@ def serve(
         "host": host,
         "port": port,
         "model": model,
+        "engine": engine,
         "recipe": recipe,
+        "device": device,
+        "dtype": dtype,
+        "quantize": quantize,
         "threads": threads,
         "context": context,
         "served_model_name": _tuple(served_model_name),

@@ -66,14 +66,19 @@ class Engine(Protocol):
     def config(self) -> ModelConfig: ...
 
     @property
-    def artifact_id(self) -> str: ...
+    def name(self) -> str:
+        """The model's, for people."""
+
+    @property
+    def artifact_id(self) -> str:
+        """Of the model and how it is computed: part of every cache key."""
 
     @property
     def traits(self) -> Traits: ...
 
     @property
     def about(self) -> dict[str, str]:
-        """For people: its name as "engine", and how it computes."""
+        """The engine's name as "engine", and how it computes."""
 
     def encode(self, patches: Patches) -> EncodedImage:
         """Run the vision encoder over one image."""

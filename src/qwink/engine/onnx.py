@@ -110,6 +110,10 @@ class OnnxEngine:
 
     def _session(self, path: Path) -> ort.InferenceSession:
         options = ort.SessionOptions()
+    @property
+    def name(self) -> str:
+        return self._artifact.manifest.name
+
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3
         try:

@@ -11,7 +11,6 @@ from pathlib import Path
 from filelock import FileLock
 
 from qwink.cache.embeddings import Store
-from qwink.engine.onnx import OnnxEngine
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
 from qwink.export.identity import Report, artifact_id
 from qwink.export.recipe import Recipe, get_recipe
@@ -20,6 +19,7 @@ from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
 from qwink.model.config import load_config, load_generation_defaults
 from qwink.model.weights import fingerprint
+from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, CacheLimits, Model
 from qwink.settings import Settings
@@ -31,6 +31,10 @@ def load(
     model: str | Path | None = None,
     *,
     recipe: str | None = None,
+    engine: str | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    quantize: str | None = None,
     threads: int | None = None,
     context: int | None = None,
     limits: Limits | None = None,
@@ -41,23 +45,31 @@ def load(
 ) -> VLM:
     """Load a model and keep it resident.
 
-    `model` is "nano", an artifact folder, a checkpoint folder (exported on first use, which
-    `report` follows), or a hub id whose checkpoint is on this machine. `recipe` names how it
-    computes (see `qwink.export.recipe`), `threads` defaults to the physical cores, `context`
-    limits prompt plus answer in tokens. `limits` and `caches` bound what runs and is kept at
-    once; `store` keeps encoded images beyond this process.
-    Raises ModelNotFound, CheckpointError, ArtifactError, OptionError.
+    `model` is "nano", an artifact folder, a checkpoint folder (for onnx exported on first use,
+    which `report` follows), or a hub id whose checkpoint is on this machine. `engine` is "onnx",
+    "torch", or "auto": torch where there are a GPU and PyTorch. For onnx, `recipe` names how it
+    computes (see `qwink.export.recipe`); for torch, `device` ("cuda:1"), `dtype` and `quantize`
+    do. `threads` defaults to the physical cores, `context` limits prompt plus answer in tokens.
+    `limits` and `caches` bound what runs and is kept at once; `store` keeps encoded images beyond
+    this process.
+    Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
     """
     settings = settings or Settings.from_environment()
-    threads = threads if threads is not None else settings.threads
-    if threads is not None and threads < 1:
-        raise OptionError(f"threads is {threads}; it must be 1 or more")
-    artifact = find_artifact(model or settings.model, recipe, settings, report)
-    folder = artifact.folder
+    options = EngineOptions.resolve(
+        settings,
+        engine=engine,
+        recipe=recipe,
+        device=device,
+        dtype=dtype,
+        quantize=quantize,
+        threads=threads,
+    )
+    folder = find_model(model or settings.model, options, settings, report)
+    opened = open_engine(folder, options)
     return VLM(
         Model(
-            artifact.manifest.name,
-            OnnxEngine(artifact, threads),
+            opened.name,
+            opened,
             Tokenizer.load(folder),
             ChatTemplate.load(folder),
             load_generation_defaults(folder).sampling(),
@@ -67,6 +79,23 @@ def load(
         caches,
         store,
     )
+
+
+def find_model(
+    model: str | Path,
+    options: EngineOptions,
+    settings: Settings,
+    report: Report = lambda _: None,
+) -> Path:
+    """The folder that the engine chosen by the options runs: a checkpoint's or an artifact's.
+
+    A checkpoint is exported into the cache on first use where that is onnx.
+    """
+    folder = find_folder(model, settings)
+    # A GPU would not make up for the time that PyTorch takes to start.
+    if choose_engine(options, folder, prefer_onnx=model == "nano") == "torch":
+        return folder
+    return find_artifact(model, options.recipe, settings, report).folder
 
 
 def find_artifact(

@@ -16,6 +16,7 @@ from qwink.errors import (
     ImageError,
     ImageTooLarge,
     OptionError,
+    OutOfMemory,
     Overloaded,
     PromptError,
     QwinkError,
@@ -81,6 +82,8 @@ def as_failure(error: BaseException, retry_after: int = 1) -> Failure:
         return _ended(error)
     if isinstance(error, GenerationError):
         return _final(500, str(error), "generation_failed")
+    if isinstance(error, OutOfMemory):
+        return _final(500, str(error), "out_of_memory")
     if isinstance(error, ImageError | PromptError | OptionError):
         return Failure(400, str(error), _code(error), _param(error))
     if isinstance(error, QwinkError):

@@ -29,7 +29,11 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any free one
     model: str | None = None
+    engine: str | None = None
     recipe: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    quantize: str | None = None
     threads: int | None = None
     context: int | None = None
     served_model_name: tuple[str, ...] = ()

@@ -125,6 +125,10 @@ def load_model(options: ServerOptions, settings: Settings) -> VLM:
     return load(
         options.model,
         recipe=options.recipe,
+        engine=options.engine,
+        device=options.device,
+        dtype=options.dtype,
+        quantize=options.quantize,
         threads=options.threads,
         context=options.context,
         limits=Limits(max_running=options.max_running, max_waiting=options.max_waiting),

@@ -18,11 +18,12 @@ from qwink.engine.threads import physical_cores
 from qwink.engine.torch.cache import TorchCache, aligned, bytes_per_token
 from qwink.engine.torch.device import choose_device, choose_dtype, device_name
 from qwink.engine.torch.memory import DeviceMemory, check_weights, fit_slots
+from qwink.engine.torch.quantize import quantizer
 from qwink.engine.torch.steps import Graphs, Steps
 from qwink.engine.torch.text import Tokens, run_head, run_layers
 from qwink.engine.torch.transfer import to_device, to_host
 from qwink.engine.torch.vision import VisionEncoder
-from qwink.engine.torch.weights import load_modules, num_parameters
+from qwink.engine.torch.weights import load_modules, weight_bytes
 from qwink.errors import GenerationError
 from qwink.model.config import load_config
 from qwink.model.rope import rope_table
@@ -46,9 +47,11 @@ class TorchEngine:
         device: str = "auto",
         dtype: str = "auto",
         threads: int | None = None,
+        quantize: str | None = None,
         memory: DeviceMemory | None = None,
     ) -> None:
-        """`threads` are those of a computation on the CPU; `memory` tells what is free.
+        """`threads` are those of a computation on the CPU; `quantize` is "int8" for text layers
+        in 8 bits; `memory` tells what is free.
 
         Raises CheckpointError, OptionError for a device or type that is not there, OutOfMemory.
         """
@@ -59,19 +62,26 @@ class TorchEngine:
         if self.device.type == "cpu":
             torch.set_num_threads(self.threads)
         self._memory = memory or DeviceMemory(self.device)
-        identity = f"{_ARITHMETIC}-{self.dtype}-{fingerprint(folder)}"
+        self._quantize = quantize
+        quantizing = None if quantize is None else quantizer(quantize)
+        identity = f"{_ARITHMETIC}-{self.dtype}-{quantize}-{fingerprint(folder)}"
         self.artifact_id = hashlib.sha256(identity.encode()).hexdigest()
-        check_weights(num_parameters(self.config) * self.dtype.itemsize, self._memory)
+        check_weights(weight_bytes(self.config, self.dtype, quantize is not None), self._memory)
         with self._working("load the model", "use a smaller one, or --device cpu"):
-            self._modules = load_modules(folder, self.config, self.device, self.dtype)
+            self._modules = load_modules(folder, self.config, self.device, self.dtype, quantizing)
         self._vision = VisionEncoder(self._modules, self.config.vision, self.device, self.dtype)
         self._rope = self._rope_tables(np.arange(0))
         self._steps: Steps | None = None  # of the cache opened last
 
     @property
+    def name(self) -> str:
+        return self.config.name
+
+    @property
     def about(self) -> dict[str, str]:
         dtype = str(self.dtype).removeprefix("torch.")
-        return {"engine": "torch", "device": device_name(self.device), "dtype": dtype}
+        found = {"engine": "torch", "device": device_name(self.device), "dtype": dtype}
+        return found if self._quantize is None else found | {"quantize": self._quantize}
 
     @contextmanager
     def _working(self, work: str, advice: str) -> Iterator[None]:

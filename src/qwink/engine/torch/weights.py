@@ -21,6 +21,7 @@ from qwink.model.fold import fold_patch_embedding
 from qwink.model.weights import Weights, expected_tensors
 
 _VISION, _TEXT = "model.visual", "model.language_model"
+_LAYERS = f"{_TEXT}.layers."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +37,13 @@ class Modules:
     positions: np.ndarray[Any, np.dtype[np.float32]]  # learned, [n * n, D]
 
 
-def num_parameters(config: ModelConfig) -> int:
-    """How many numbers a checkpoint of this shape holds."""
-    return sum(int(np.prod(shape)) for shape in expected_tensors(config).values())
+def weight_bytes(config: ModelConfig, dtype: torch.dtype, quantized: bool) -> int:
+    """What a checkpoint of this shape takes; its text layers' matrices in int8 if `quantized`."""
+    total = 0
+    for name, shape in expected_tensors(config).items():
+        in_int8 = quantized and name.startswith(_LAYERS) and len(shape) == 2
+        total += int(np.prod(shape)) * (1 if in_int8 else dtype.itemsize)
+    return total
 
 
 def load_modules(
@@ -46,12 +51,12 @@ def load_modules(
     config: ModelConfig,
     device: torch.device,
     dtype: torch.dtype,
-    shrink: Callable[[nn.Module], None] | None = None,
+    quantize: Callable[[nn.Module], None] | None = None,
 ) -> Modules:
     """Read a checkpoint, module by module, straight to the device.
 
-    `shrink` is called with each text layer once it is there, to quantise it before the next one
-    needs room. Raises CheckpointError.
+    `quantize` is called with each text layer as soon as it is there, before the next one needs
+    room. Raises CheckpointError.
     """
     with Weights(folder) as weights, torch.device("meta"):
         weights.check(config)
@@ -64,8 +69,8 @@ def load_modules(
                     name: _tensor(weights, f"{prefix}.{name}").to(device, dtype) for name in names
                 }
                 module.load_state_dict(state, assign=True)
-                if shrink is not None and prefix.startswith(f"{_TEXT}.layers."):
-                    shrink(module)
+                if quantize is not None and prefix.startswith(_LAYERS):
+                    quantize(module)
             weight, bias = fold_patch_embedding(
                 weights.read(f"{_VISION}.patch_embed.proj.weight"),
                 weights.read(f"{_VISION}.patch_embed.proj.bias"),
