@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qwink.engine.onnx import OnnxEngine
 from qwink.model.artifact import Artifact
 from qwink.model.rope import mrope_positions
 from qwink.types import Grid, ImageSpan, Patches, Prompt
-
-Float = NDArray[np.float32]
+from qwink.verify.metrics import Float, kl_nats, logits_snr_db
 
 GRID = Grid(1, 16, 20)
 NUM_VISUAL = GRID.num_patches // 4
@@ -66,19 +64,10 @@ def logits(folder: str, start_id: int | None) -> tuple[Float, Float]:
 
 def compare(found: Float, wanted: Float) -> dict[str, float]:
     """Signal-to-noise in dB, share of equal first choices, mean KL divergence in nats."""
-    noise = np.square(found - wanted).mean(dtype=np.float64)
-    signal = np.square(wanted - wanted.mean(-1, keepdims=True)).mean(dtype=np.float64)
-
-    def log_softmax(logits: Float) -> NDArray[np.float64]:
-        x = logits - logits.max(-1, keepdims=True).astype(np.float64)
-        shifted: NDArray[np.float64] = x - np.log(np.exp(x).sum(-1, keepdims=True))
-        return shifted
-
-    p, q = log_softmax(wanted), log_softmax(found)
     return {
-        "snr_db": round(float(10 * np.log10(signal / max(noise, 1e-30))), 1),
+        "snr_db": round(logits_snr_db(found, wanted), 1),
         "top1_agreement": round(float((found.argmax(-1) == wanted.argmax(-1)).mean()), 3),
-        "kl_nats": round(float((np.exp(p) * (p - q)).sum(-1).mean()), 4),
+        "kl_nats": round(float(kl_nats(found, wanted).mean()), 4),
     }
 
 

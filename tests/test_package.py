@@ -21,7 +21,7 @@ LEVELS = (
     ("inputs", "cache", "model"),
     ("export", "engine", "hub"),
     ("runtime",),
-    ("server", "jobs", "bench"),
+    ("server", "jobs", "bench", "verify"),
     ("cli",),
     ("__main__",),
 )

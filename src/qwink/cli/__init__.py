@@ -21,6 +21,7 @@ from qwink.cli.export import export
 from qwink.cli.models import models
 from qwink.cli.pull import pull
 from qwink.cli.serve import serve
+from qwink.cli.verify import verify
 
 
 class _Commands(TyperGroup):
@@ -45,6 +46,7 @@ app.command()(export)
 app.command()(models)
 app.command()(pull)
 app.command()(serve)
+app.command()(verify)
 
 
 def _show_version(wanted: bool) -> None:
