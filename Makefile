@@ -38,7 +38,7 @@ fix: $(DEV) ## repair and format what can be
 
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
-	@$(BIN)/python scripts/make_performance.py
+	@$(BIN)/python -m scripts.make_performance
 
 clean: ## remove what these chores made, .venv included
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

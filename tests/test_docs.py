@@ -56,5 +56,5 @@ def test_readme_names_only_commands_and_recipes_that_exist() -> None:
 
 
 def test_performance_page_is_what_the_results_say() -> None:
-    script = ROOT / "scripts" / "make_performance.py"
-    subprocess.run([sys.executable, script, "--check"], check=True)
+    command = [sys.executable, "-m", "scripts.make_performance", "--check"]
+    subprocess.run(command, cwd=ROOT, check=True)

@@ -8,6 +8,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from qwink.types import STAGES
+
 # The same picture for the same data: no random ids; text stays text, which is small.
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "qwink",
@@ -23,6 +25,33 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
+
+STAGE_COLOURS = ("#9ecae9", "#4c78a8", "#72b7b2", "#f58518", "#e45756", "#b279a2")
+
+
+def draw_stages(document: dict[str, Any]) -> Figure:
+    """A bar for each size, made of its stages; in black, the floors of encode and prefill.
+
+    From a result of `bench stages`: its run with the most threads.
+    """
+    sizes = document["runs"][-1]["sizes"]
+    names = [f"{size['size']}\n{size['image_tokens']} tokens" for size in sizes]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3.2))
+        axes = figure.subplots()
+        left, floors = [0.0] * len(sizes), []
+        for stage, colour in zip(STAGES, STAGE_COLOURS, strict=True):
+            spent = [size["stages_ms"][stage]["median"] for size in sizes]
+            axes.barh(names, spent, left=left, color=colour, label=stage)
+            if stage in ("encode", "prefill"):
+                floors.append((list(left), [size["card"][stage]["floor_ms"] for size in sizes]))
+            left = [start + more for start, more in zip(left, spent, strict=True)]
+        for (start, least), label in zip(floors, ("floor", None), strict=True):
+            axes.barh(names, least, height=0.1, left=start, color="black", label=label)
+        axes.set(xlabel="ms")
+        axes.invert_yaxis()
+        axes.legend(ncols=7, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return figure
 
 
 def draw_load(document: dict[str, Any]) -> Figure:

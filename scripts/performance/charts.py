@@ -1,0 +1,41 @@
+"""Charts as SVG, which say of what they were drawn.
+
+Drawn by another matplotlib, a chart differs in many small ways, and says the same. So it is not
+compared as a picture: its metadata hold a digest of its data and of the code that draws it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from scripts.performance.layout import Chart
+
+
+def digest(chart: Chart) -> str:
+    """SHA-256 of the chart's data and of the module that draws it."""
+    spec = find_spec(chart.module)
+    assert spec is not None, chart.module
+    assert spec.origin is not None, chart.module
+    state = hashlib.sha256(json.dumps(chart.document, sort_keys=True).encode())
+    state.update(chart.function.encode())
+    # As text, so that a checkout's line ends make no difference.
+    state.update(Path(spec.origin).read_text("utf-8").encode())
+    return state.hexdigest()
+
+
+def is_current(chart: Chart, folder: Path) -> bool:
+    path = folder / f"{chart.name}.svg"
+    return path.is_file() and digest(chart) in path.read_text("utf-8")
+
+
+def write(chart: Chart, folder: Path) -> None:
+    """Draw it, unless it is there already."""
+    if not is_current(chart, folder):
+        from qwink.bench.plot import save  # brings matplotlib, which checking does without
+
+        figure = getattr(import_module(chart.module), chart.function)(chart.document)
+        save(figure, folder / f"{chart.name}.svg", f"sha256:{digest(chart)}")

@@ -1,0 +1,83 @@
+"""What sections share: results by name, tables, figures with their spread, the machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The JSON documents of a folder."""
+
+    folder: Path
+
+    def read(self, name: str) -> Document | None:
+        """None where nobody has measured that yet: its section is then left out."""
+        path = self.folder / f"{name}.json"
+        return json.loads(path.read_text("utf-8")) if path.is_file() else None
+
+    def family(self, prefix: str) -> dict[str, Document]:
+        """load-nano.json, load-fast.json, ... as nano, fast, ..., in order of name."""
+        paths = sorted(self.folder.glob(f"{prefix}-*.json"))
+        return {
+            path.stem.removeprefix(f"{prefix}-"): json.loads(path.read_text("utf-8"))
+            for path in paths
+        }
+
+
+@dataclass(frozen=True)
+class Chart:
+    """docs/images/NAME.svg, which `function` of `module` draws from `document`."""
+
+    name: str
+    document: Document
+    module: str
+    function: str
+
+    def as_image(self, alternative: str) -> str:
+        return f"![{alternative}](images/{self.name}.svg)\n"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, and the charts that it shows."""
+
+    text: str
+    charts: tuple[Chart, ...] = ()
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def spread(figure: dict[str, float], digits: int = 0) -> str:
+    """42 (40–45): the median, the least and the largest."""
+    median, low, high = (f"{figure[key]:.{digits}f}" for key in ("median", "min", "max"))
+    return f"{median} ({low}–{high})"
+
+
+def milliseconds(value: float) -> str:
+    """Three digits: 0.42, 4.2, 42, 420."""
+    return f"{value:.{2 if value < 1 else 1 if value < 10 else 0}f}"
+
+
+def machine(result: Document) -> str:
+    """One line on where a result comes from, for both forms of result files."""
+    facts = result.get("facts", result)
+    hardware, versions = facts["hardware"], facts.get("versions", {})
+    parts = [f"{hardware['num_cpus']} CPUs ({hardware['cpu']}: {', '.join(hardware['features'])})"]
+    if hardware.get("accelerator"):
+        parts.append(hardware["accelerator"])
+    if "memory_read_gb_per_s" in hardware:
+        parts.append(f"memory reads {hardware['memory_read_gb_per_s']} GB/s")
+    used = ", ".join(f"{name} {version}" for name, version in versions.items())
+    commit = facts.get("commit")
+    changed = ", with changes" if facts.get("modified") else ""
+    return f"{', '.join(parts)}. {used}{f', commit {commit[:10]}{changed}' if commit else ''}\n"

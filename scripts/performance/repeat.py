@@ -1,0 +1,26 @@
+"""The commands behind the page."""
+
+from __future__ import annotations
+
+from scripts.performance.layout import Results, Section
+
+TEXT = """## Repeat it
+
+```sh
+python benchmarks/make_checkpoint.py standin                 # 4.3 GB
+qwink export standin --recipe fast --out standin-fast        # likewise the other recipes
+python benchmarks/speed.py standin --artifact fast=standin-fast
+python benchmarks/quality.py --exact standin-exact --artifact fast=standin-fast
+python -m benchmarks.serving standin-fast
+python -m benchmarks.start --model nano --model fast=standin-fast
+python -m benchmarks.nano
+qwink bench stages --model standin-fast --out benchmarks/results/stages-fast.json
+qwink serve --model standin-fast & qwink bench load http://127.0.0.1:8000 \\
+  --out benchmarks/results/load-fast.json
+python -m scripts.make_performance                           # this page
+```
+"""
+
+
+def section(results: Results) -> Section:
+    return Section(TEXT)
