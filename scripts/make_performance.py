@@ -17,6 +17,7 @@ from scripts.performance import (
     cost,
     introduction,
     load,
+    peers,
     quality,
     repeat,
     serving,
@@ -27,7 +28,7 @@ from scripts.performance import (
 from scripts.performance.layout import Results, Section
 
 ROOT = Path(__file__).resolve().parent.parent
-SECTIONS = (introduction, speed, stages, start, serving, load, cost, quality, repeat)
+SECTIONS = (introduction, peers, speed, stages, start, serving, load, cost, quality, repeat)
 
 
 def sections(results: Results) -> list[Section]:

@@ -1,0 +1,103 @@
+"""Who is compared, with which settings, and where each was installed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = "{folder}"  # in options: where `install` put the peer's files
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to run a peer. `options` are its adapter's arguments but for the threads.
+
+    `best`: none of its peer's other settings was faster here. `apart`: too large to stay in memory
+    beside all others.
+    """
+
+    name: str
+    peer: str
+    options: dict[str, Any]
+    best: bool = False
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A setting that can be started: `python -m benchmarks.peers.ADAPTER`."""
+
+    name: str
+    peer: str
+    adapter: str
+    python: str
+    options: dict[str, Any]
+    apart: bool = False
+
+
+OURS = "qwink"
+ADAPTERS = {OURS: "ours", "transformers": "hf", "openvino": "ov", "llama.cpp": "llama"}
+
+
+def _openvino(precision: str, group: int | None = None, **more: Any) -> dict[str, Any]:
+    properties = {"INFERENCE_PRECISION_HINT": precision, **more}
+    if group is not None:
+        properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = group
+    return {"model": f"{FOLDER}/int4", "properties": properties}
+
+
+def _llama(text: str, projector: str, **more: Any) -> dict[str, Any]:
+    model, vision = f"{FOLDER}/text-{text}.gguf", f"{FOLDER}/vision-{projector}.gguf"
+    return {"model": model, "projector": vision, **more}
+
+
+CHECKPOINT = f"{FOLDER}/checkpoint"
+SETTINGS = (
+    Setting("transformers-bf16", "transformers", {"model": CHECKPOINT, "dtype": "bfloat16"}, True),
+    Setting(
+        "transformers-fp32", "transformers", {"model": CHECKPOINT, "dtype": "float32"}, True, True
+    ),
+    Setting("openvino-int4", "openvino", _openvino("bf16", 128), True),
+    Setting("openvino-int4-f32", "openvino", _openvino("f32", 128)),
+    Setting("openvino-int4-bf16-default-group", "openvino", _openvino("bf16")),
+    Setting("openvino-int4-bf16-no-group", "openvino", _openvino("bf16", 0)),
+    Setting("llama.cpp-Q4_0", "llama.cpp", _llama("Q4_0", "bf16"), True),
+    Setting("llama.cpp-Q4_K_M", "llama.cpp", _llama("Q4_K_M", "bf16")),
+    Setting("llama.cpp-Q4_0-vision-q8_0", "llama.cpp", _llama("Q4_0", "q8_0")),
+    Setting(
+        "llama.cpp-Q4_0-plain-attention", "llama.cpp", _llama("Q4_0", "bf16", flash_attention=False)
+    ),
+)
+
+
+def ours(artifacts: Sequence[str]) -> list[Contender]:
+    """qwink in this environment, for each `NAME=FOLDER`."""
+    pairs = [item.partition("=") for item in artifacts]
+    return [
+        Contender(name, OURS, ADAPTERS[OURS], sys.executable, {"model": folder})
+        for name, _, folder in pairs
+    ]
+
+
+def installed(peer: str, home: Path) -> tuple[str | None, str]:
+    """The peer's Python, or None and the reason why it is absent."""
+    record = home / peer / "peer.json"
+    if not record.is_file():
+        return None, f"not installed: python -m benchmarks.peers.install {peer}"
+    found = json.loads(record.read_text("utf-8"))
+    return found.get("python"), found.get("absent", "")
+
+
+def contender(setting: Setting, home: Path, python: str) -> Contender:
+    options = {
+        key: value.replace(FOLDER, str((home / setting.peer).resolve()))
+        if isinstance(value, str)
+        else value
+        for key, value in setting.options.items()
+    }
+    adapter = ADAPTERS[setting.peer]
+    return Contender(setting.name, setting.peer, adapter, python, options, setting.apart)

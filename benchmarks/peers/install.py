@@ -1,0 +1,169 @@
+"""Installs a peer from its public packages and converts a checkpoint for it.
+
+    python -m benchmarks.peers.install openvino --checkpoint standin [--home peers]
+
+Makes `HOME/PEER/` with an environment, the converted model and `peer.json`, which the comparison
+reads. When a step fails, `peer.json` holds the reason, and the comparison reports the peer as
+absent. `--python` takes an environment that has the packages instead of making one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TORCH = "torch==2.13.0"  # exact, so that pip does not fetch a CUDA build of gigabytes
+QUANTIZE = """
+import sys, llama_cpp
+source, target, kind, pure = sys.argv[1:]
+options = llama_cpp.llama_model_quantize_default_params()
+options.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
+options.pure = pure == "pure"
+sys.exit(llama_cpp.llama_model_quantize(source.encode(), target.encode(), options))
+"""
+# GCC before 14 (and its later 11 to 13) tells the optimiser that this instruction reads 8 of its
+# 64 bytes; the rest is then optimised away, and AMX faults on what it finds (GCC bug 114098).
+TILE_CONFIG = """#pragma once
+#ifdef __x86_64__
+#include <immintrin.h>
+#define _tile_loadconfig(p) __asm__ volatile("ldtilecfg %0" ::"m"(*(const char(*)[64])(p)))
+#endif
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a peer is installed."""
+
+    folder: Path
+    checkpoint: Path
+    python: str
+    ready: bool  # `python` has the packages already
+
+    def run(self, *command: str | Path, **environment: str) -> None:
+        print("$", *command, file=sys.stderr, flush=True)
+        subprocess.run(
+            [str(part) for part in command],
+            check=True,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", **environment},
+        )
+
+    def pip(self, *arguments: str | Path, **environment: str) -> None:
+        if not self.ready:
+            self.run(self.python, "-m", "pip", "install", *arguments, **environment)
+
+
+def transformers(site: Site) -> None:
+    site.pip(TORCH, "transformers>=5,<6", "pillow")
+    link = site.folder / "checkpoint"
+    link.unlink(missing_ok=True)
+    link.symlink_to(site.checkpoint, target_is_directory=True)
+
+
+def openvino(site: Site) -> None:
+    # The exporter does not know Transformers 5.
+    site.pip("openvino-genai", "optimum-intel", "nncf", "transformers<5", "pillow")
+    shutil.rmtree(site.folder / "int4", ignore_errors=True)
+    site.run(
+        *(Path(site.python).parent / "optimum-cli", "export", "openvino"),
+        *("--model", site.checkpoint, "--task", "image-text-to-text"),
+        *("--weight-format", "int4", "--group-size", "128", "--sym", "--ratio", "1.0"),
+        site.folder / "int4",
+    )
+
+
+def llama_cpp(site: Site) -> None:
+    """Needs a C++ compiler and cmake: built for this processor, from the source distribution."""
+    source = _llama_source(site)
+    header = site.folder / "tile_config.h"
+    header.write_text(TILE_CONFIG)
+    flags = f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS=-include{header}"
+    site.pip(source, CMAKE_ARGS=flags)
+    # What the converter needs, which comes with the sources only.
+    site.pip(TORCH, "transformers<5", "sentencepiece", "pyyaml")
+    tree = source / "vendor" / "llama.cpp"
+    convert: tuple[str | Path, ...] = (site.python, tree / "convert_hf_to_gguf.py")
+    path = str(tree / "gguf-py")
+    whole = site.folder / "text-bf16.gguf"
+    site.run(*convert, site.checkpoint, "--outtype=bf16", "--outfile", whole, PYTHONPATH=path)
+    for kind in ("bf16", "q8_0"):
+        target = site.folder / f"vision-{kind}.gguf"
+        more = ("--mmproj", f"--outtype={kind}", "--outfile", target)
+        site.run(*convert, site.checkpoint, *more, PYTHONPATH=path)
+    for name, kind, pure in (
+        ("Q4_0", "Q4_0", "mixed"),
+        ("Q4_0-pure", "Q4_0", "pure"),
+        ("Q4_K_M", "Q4_K_M", "mixed"),
+    ):
+        target = site.folder / f"text-{name}.gguf"
+        site.run(site.python, "-c", QUANTIZE, whole, target, kind, pure)
+    whole.unlink()
+    shutil.rmtree(source)
+
+
+def _llama_source(site: Site) -> Path:
+    download = ("download", "--no-deps", "--no-binary=:all:", "llama-cpp-python")
+    site.run(site.python, "-m", "pip", *download, "--dest", site.folder)
+    archive = next(site.folder.glob("llama_cpp_python-*.tar.gz"))
+    with tarfile.open(archive) as file:
+        file.extractall(site.folder, filter="data")
+    archive.unlink()
+    return next(site.folder.glob("llama_cpp_python-*"))
+
+
+PEERS: dict[str, Callable[[Site], None]] = {
+    "transformers": transformers,
+    "openvino": openvino,
+    "llama.cpp": llama_cpp,
+}
+
+
+def install(peer: str, home: Path, checkpoint: Path, python: str | None = None) -> str | None:
+    """Returns why the peer could not be installed; None when it was."""
+    folder = (home / peer).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    site = Site(
+        folder, checkpoint.resolve(), python or str(folder / "env/bin/python"), python is not None
+    )
+    reason = None
+    try:
+        if not site.ready:
+            site.run(sys.executable, "-m", "venv", "--clear", folder / "env")
+        PEERS[peer](site)
+    except subprocess.CalledProcessError as error:
+        lines = (error.stderr or "").strip().splitlines() or ["no message"]
+        reason = f"{Path(error.cmd[0]).name} {' '.join(error.cmd[1:3])} failed: {lines[-1]}"
+    except OSError as error:
+        reason = str(error)
+    record = {"python": site.python} if reason is None else {"absent": reason}
+    (folder / "peer.json").write_text(json.dumps(record) + "\n")
+    return reason
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--home", type=Path, default=Path("peers"))
+    parser.add_argument("--python", help="of an environment that has the packages")
+    args = parser.parse_args(arguments)
+    if not (args.checkpoint / "config.json").is_file():
+        parser.error(f"{args.checkpoint} is no checkpoint; benchmarks/make_checkpoint.py makes one")
+    reason = install(args.peer, args.home, args.checkpoint, args.python)
+    if reason is not None:
+        sys.exit(reason)
+
+
+if __name__ == "__main__":
+    main()
