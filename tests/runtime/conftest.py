@@ -1,4 +1,4 @@
-"""A loaded model for the tests of the runtime: tiny, random, `exact`, and greedy by default."""
+"""A loaded model for the tests of the runtime: tiny, random, in fp32, and greedy by default."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from qwink.engine.base import Engine, Traits
 from qwink.engine.onnx import OnnxEngine
+from qwink.engine.torch.engine import TorchEngine
 from qwink.export.build import export
 from qwink.export.recipe import RECIPES
 from qwink.inputs.chat import ChatTemplate
@@ -28,16 +30,28 @@ def exact_artifact(
     return export(tiny_checkpoint[0], out, RECIPES["exact"])
 
 
-@pytest.fixture(scope="session")
-def tiny_model(exact_artifact: Artifact) -> Model:
-    folder = exact_artifact.folder
+@pytest.fixture(scope="session", params=["onnx", "torch"])
+def tiny_model(request: pytest.FixtureRequest, tiny_checkpoint: tuple[Path, Any]) -> Model:
+    """Run by each engine in turn; torch's takes several images and prompts at once."""
+    engine: Engine
+    if request.param == "onnx":
+        engine = OnnxEngine(request.getfixturevalue("exact_artifact"), 1)
+    else:
+        engine = Batching(tiny_checkpoint[0], "cpu", threads=1)
+    folder = tiny_checkpoint[0]
     return Model(
         "tiny",
-        OnnxEngine(exact_artifact, 1),
+        engine,
         Tokenizer.load(folder),
         ChatTemplate.load(folder),
         SamplingParams(max_tokens=12),
     )
+
+
+class Batching(TorchEngine):
+    """As on a card that gains from batches."""
+
+    traits = Traits(encode_batch=3, prefill_batch=3)
 
 
 @pytest.fixture

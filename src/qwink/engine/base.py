@@ -29,8 +29,18 @@ class KVCache(Protocol):
     @property
     def bytes_per_token(self) -> int: ...
 
+    @property
+    def grows(self) -> bool:
+        """Whether memory is taken as tokens come, and not all at once at the start."""
+
     def copy(self, source: int, target: int, num_tokens: int) -> None:
         """Overwrite the start of slot `target` with that of slot `source`."""
+
+    def read(self, slot: int, num_tokens: int) -> NDArray[Any]:
+        """A copy of a slot's start: [layers, 2, KV heads, num_tokens, head_dim]."""
+
+    def write(self, slot: int, values: NDArray[Any]) -> None:
+        """Put what `read` gave at the start of a slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,10 @@ class Engine(Protocol):
         """As `encode`, for several; worth it up to `traits.encode_batch`."""
 
     def open_cache(self, num_slots: int, capacity: int) -> Any:
-        """A KVCache of this engine, of up to `num_slots`: fewer where memory holds no more."""
+        """A KVCache of this engine, of up to `num_slots`: fewer where memory holds no more.
+
+        Raises OutOfMemory when it holds not one.
+        """
 
     def prefill(
         self,

@@ -35,6 +35,8 @@ class OnnxCache:
     """
 
     def __init__(self, config: ModelConfig, num_slots: int, capacity: int) -> None:
+    grows = True
+
         text = config.text
         self.num_slots, self.capacity = num_slots, capacity
         self.bytes_per_token = 2 * text.num_layers * text.num_kv_heads * text.head_dim * 4
@@ -122,6 +124,9 @@ class OnnxEngine:
             reason = str(error).splitlines()[0]
             raise ArtifactError(f"{path}: onnxruntime cannot load it: {reason}") from error
 
+        # Each graph has threads of its own, which wait for work by spinning: those of one graph
+        # must not do so while another runs.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     def encode(self, patches: Patches) -> EncodedImage:
         """Run the vision encoder over one image; a video's frames attend each to itself."""
         grid = patches.grid

@@ -1,9 +1,9 @@
 """One thread that owns the engine and shares it fairly among requests.
 
-Each turn of the loop does one piece of waiting work (an image to encode or a chunk of a prompt to
-prefill) and then one decode step for all running sequences, so that streams keep moving while
-others arrive. Sequences being decoded sit in slots 0, 1, ... of the KV cache; the one being
-prefilled in the slot after them; a slot that becomes free is filled by the last.
+Each turn of the loop does one piece of waiting work (a run of the encoder or a chunk of prompts,
+see `prompts`) and then one decode step for all running sequences, so that streams keep moving
+while others arrive. Sequences being decoded sit in slots 0, 1, ... of the KV cache; those being
+prefilled in the slots after them; a slot that becomes free is filled by the last.
 
 It knows nothing of HTTP or text: requests come with prompt and images, events go to a listener.
 """
@@ -18,24 +18,24 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qwink.cache.embeddings import EmbeddingCache
-from qwink.cache.prefix import PrefixCache, PrefixEntry, common_start
+from qwink.cache.prefix import PrefixCache, PrefixEntry
 from qwink.engine.base import Engine
 from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, Overloaded, QwinkError
-from qwink.runtime.preparation import PreparedImage
+from qwink.runtime.prompts import Prompts, accept
 from qwink.runtime.request import Listener, Request, Ticket
-from qwink.types import EncodedImage, Event, Patches, Result, Usage
+from qwink.runtime.together import together_or_alone
+from qwink.types import Event, Result, Usage
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MIN_REUSE = 8  # tokens; below that restoring keys and values is not worth a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,11 @@ class Scheduler:
         self.num_generated = 0  # tokens since the start
         self.error: BaseException | None = None  # what ended the engine thread
         self._cache = engine.open_cache(limits.max_running, context)
+        self._prompts = Prompts(
+            engine, self._cache, embeddings, prefixes, limits.prefill_chunk, self._tell
+        )
         self._errands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._waiting: deque[Ticket] = deque()
-        self._prefilling: Ticket | None = None
-        self._prefill_slot = 0
         self._running: list[Ticket] = []  # the ticket at index i sits in slot i
         self._numbers = itertools.count()
         self._wake = threading.Condition()
@@ -77,7 +78,7 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting) + (self._prefilling is not None)
+        return len(self._waiting) + len(self._prompts.tickets)
 
     @property
     def num_running(self) -> int:
@@ -104,7 +105,7 @@ class Scheduler:
                 raise Overloaded(f"{num_waiting} requests are waiting already; try again shortly")
             request.watch.queued()
             self._waiting.append(ticket)
-            place = len(self._waiting) - 1 + (self._prefilling is not None)
+            place = self.num_waiting - 1
             self._wake.notify()
         if place:
             self._tell(ticket, Event("", stage="queue", place=place))
@@ -137,8 +138,7 @@ class Scheduler:
         self.embeddings.close()
 
     def _tickets(self) -> list[Ticket]:
-        under_way = [] if self._prefilling is None else [self._prefilling]
-        return [*self._running, *under_way, *self._waiting]
+        return [*self._running, *self._prompts.tickets, *self._waiting]
 
     # The engine thread from here on.
 
@@ -149,7 +149,7 @@ class Scheduler:
                 if self._errands:
                     self._run_errand()
                 else:
-                    self._advance_prompt()
+                    self._advance_prompts()
                 self._decode()
         except BaseException as error:  # whatever it was, nobody may be left waiting
             self.error = error
@@ -169,7 +169,7 @@ class Scheduler:
 
     def _wait_for_work(self) -> bool:
         with self._wake:
-            while not (self._running or self._prefilling or self._waiting or self._errands):
+            while not (self._tickets() or self._errands):
                 if self._closing:
                     return False
                 self._wake.wait()
@@ -199,8 +199,8 @@ class Scheduler:
                 self._fail(ticket, error)
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
-        if ticket is self._prefilling:
-            self._prefilling = None
+        if ticket in self._prompts.tickets:
+            self._prompts.remove(ticket)
         elif ticket in self._running:
             self._leave(ticket)
         else:
@@ -218,112 +218,48 @@ class Scheduler:
             self._running[slot] = mover
         self._running.pop()
 
-    def _advance_prompt(self) -> None:
-        """Encode one image or prefill one chunk of the prompt at the head of the queue."""
-        if self._prefilling is None:
-            self._admit()
-        ticket = self._prefilling
-        if ticket is None:
-            return
-        try:
-            for image in ticket.request.images:
-                if image.key not in ticket.encoded and self._encode(ticket, image):
-                    return  # one encoder run is enough for one turn
-            self._prefill(ticket)
-        except Exception as error:  # one request's trouble is its own
-            if not isinstance(error, QwinkError):
-                logger.exception("a prompt failed")
-            self._fail(ticket, error)
+    def _advance_prompts(self) -> None:
+        """Bring those waiting for their first token a step closer to it."""
+        self._admit()
+        for ticket, outcome in self._prompts.advance(self._running):
+            if isinstance(outcome, Exception):
+                self._fail(ticket, outcome)
+                continue
+            ticket.request.watch.first_token()
+            source, slot = self._prompts.take(ticket), len(self._running)
+            if slot != source:  # someone finished meanwhile
+                self._cache.copy(source, slot, ticket.num_prefilled)
+            self._running.append(ticket)
+            self._progress(ticket, outcome)
 
     def _admit(self) -> None:
-        """Take the next request if a slot and memory for its keys and values are free."""
+        """Take requests that can start together, if slots and memory are free for them."""
+        prompts = self._prompts
+        if prompts.tickets:
+            return
+        prompts.first_slot = len(self._running)
         with self._wake:
-            if not self._waiting or len(self._running) >= self.limits.max_running:
-                return
-            ticket = self._waiting[0]
-            tokens = ticket.num_tokens + sum(running.num_tokens for running in self._running)
-            too_much = tokens * self._cache.bytes_per_token > self.limits.kv_bytes
-            if too_much and self._running:
-                return  # alone, a request may have it all
-            self._prefilling = self._waiting.popleft()
-            self._prefill_slot = len(self._running)
-        ticket.request.watch.dequeued()
+            while self._waiting and prompts.fits(self._waiting[0]) and self._has_room():
+                prompts.tickets.append(self._waiting.popleft())
+        for ticket in prompts.tickets:
+            ticket.request.watch.dequeued()
 
-    def _encode(self, ticket: Ticket, image: PreparedImage) -> bool:
-        """Have the image encoded; True if the encoder ran."""
-        watch = ticket.request.watch
-        if isinstance(image.content, EncodedImage):
-            ticket.encoded[image.key] = image.content
-            watch.reused("encode")
-            return False
-        found = self.embeddings.get(image.key)
-        if found is not None:
-            ticket.encoded[image.key] = found
-            watch.reused("encode")
-            return False
-        assert isinstance(image.content, Patches)
-        self._tell(ticket, Event("", stage="encode"))
-        with watch.stage("encode"):
-            encoded = self.engine.encode(image.content)
-            ticket.encoded[image.key] = self.embeddings.put(encoded)
-        return True
-
-    def _prefill(self, ticket: Ticket) -> None:
-        request, sequence = ticket.request, ticket.request.sequence
-        prompt = sequence.prompt
-        if not ticket.admitted:
-            ticket.admitted = True
-            self._tell(ticket, Event("", stage="prefill"))
-            with request.watch.stage("prefill"):
-                ticket.num_prefilled = ticket.num_reused = self._restore(ticket)
-            if ticket.num_reused:
-                request.watch.note(f"{ticket.num_reused} prompt tokens reused")
-        start = ticket.num_prefilled
-        stop = min(start + self.limits.prefill_chunk, len(prompt))
-        with request.watch.stage("prefill"):
-            hidden = self.engine.prefill(
-                self._cache, self._prefill_slot, prompt, ticket.encoded, start, stop
-            )
-            ticket.num_prefilled = stop
-            if stop < len(prompt):
-                return
-            text = sequence.accept(self.engine.logits(hidden[None])[0])
-        request.watch.first_token()
-        slot = len(self._running)
-        if slot != self._prefill_slot:  # someone finished meanwhile
-            self._cache.copy(self._prefill_slot, slot, len(prompt))
-        self._prefilling = None
-        self._running.append(ticket)
-        self._progress(ticket, text)
-
-    def _restore(self, ticket: Ticket) -> int:
-        """Copy keys and values of the longest known start into the slot; its length."""
-        prompt, slot = ticket.request.sequence.prompt, self._prefill_slot
-        entry, length = self.prefixes.find(prompt.ids, prompt.images)
-        source = None
-        for index, running in enumerate(self._running):
-            other = running.request.sequence.prompt
-            shared = common_start(prompt.ids, prompt.images, other.ids, other.images)
-            if shared > length:
-                source, length = index, shared
-        length = min(length, len(prompt) - 1)  # the last token must run, to give logits
-        if length < MIN_REUSE:
-            return 0
-        if source is not None:
-            self._cache.copy(source, slot, length)
-        elif entry is not None:
-            self._cache.write(slot, entry.values[:, :, :, :length])
-        return length
+    def _has_room(self) -> bool:
+        """Whether the next request has a slot and, where memory is taken as it is used, that."""
+        taken = [*self._running, *self._prompts.tickets]
+        if not taken:
+            return True  # alone, a request may have it all
+        tokens = sum(ticket.num_tokens for ticket in [*taken, self._waiting[0]])
+        too_much = tokens * self._cache.bytes_per_token > self.limits.kv_bytes
+        return len(taken) < self._cache.num_slots and not (self._cache.grows and too_much)
 
     def _decode(self) -> None:
         """One token for every running sequence."""
         batch = list(self._running)
         if not batch:
             return
-        outcomes = [
-            self._accept(ticket, row)
-            for ticket, row in zip(batch, self._logits(batch), strict=True)
-        ]
+        rows = together_or_alone(len(batch), partial(self._run, batch), "sequences")
+        outcomes = [accept(ticket, row) for ticket, row in zip(batch, rows, strict=True)]
         # Whoever leaves has the last moved into its slot, with all tokens that one has accepted:
         # so nobody leaves before all have.
         for ticket, outcome in zip(batch, outcomes, strict=True):
@@ -332,41 +268,20 @@ class Scheduler:
             else:
                 self._progress(ticket, outcome)
 
-    def _logits(self, batch: list[Ticket]) -> list[Any]:
-        """A row [vocab] for each, or what went wrong for it alone."""
-        try:
-            return list(self._run(0, batch))
-        except Exception:
-            logger.exception("a batch failed; its sequences are tried one by one")
-        rows: list[Any] = []
-        for slot, ticket in enumerate(batch):
-            try:
-                rows.extend(self._run(slot, [ticket]))
-            except Exception as error:
-                rows.append(error)
-        return rows
-
-    def _run(self, first_slot: int, batch: list[Ticket]) -> NDArray[np.float32]:
-        sequences = [ticket.request.sequence for ticket in batch]
+    def _run(self, batch: list[Ticket], first: int, stop: int) -> NDArray[np.float32]:
+        """Logits [stop - first, vocab] of those in slots `first` to `stop`."""
+        sequences = [ticket.request.sequence for ticket in batch[first:stop]]
         start = time.perf_counter()
         logits = self.engine.decode(
             self._cache,
-            first_slot,
+            first,
             [sequence.last_id for sequence in sequences],
             [sequence.num_cached for sequence in sequences],
             [sequence.position for sequence in sequences],
         )
-        for ticket in batch:
+        for ticket in batch[first:stop]:
             ticket.request.watch.add("generate", time.perf_counter() - start)
         return logits
-
-    def _accept(self, ticket: Ticket, row: Any) -> str | Exception:
-        if isinstance(row, Exception):
-            return row
-        try:
-            return ticket.request.sequence.accept(row)
-        except Exception as error:
-            return error
 
     def _progress(self, ticket: Ticket, text: str) -> None:
         """Pass new text on; finish the request if it is done."""

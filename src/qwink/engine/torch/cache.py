@@ -42,6 +42,7 @@ class TorchCache:
         dtype: torch.dtype,
     ) -> None:
         self.num_slots, self.capacity, self.device = num_slots, capacity, device
+        self.grows = device.type == "cpu"
         self.bytes_per_token = bytes_per_token(config, dtype)
         self.scratch = aligned(capacity)  # the row that padding writes to
         rows = self.scratch + 1
