@@ -83,7 +83,7 @@ def verify(
         recipes = []
         for artifact in candidates:
             recipe, pictures = artifact.manifest.recipe, []
-            with load(artifact.folder, threads=options.threads, settings=settings) as vlm:
+            with _load(artifact, options, settings) as vlm:
                 for index, sample in enumerate(used):
                     reference = Observation.load(_file(folder, sample))
                     request = _request(vlm, sample, options)
@@ -105,7 +105,7 @@ def _observe_reference(
 ) -> tuple[list[Reference], list[Skipped]]:
     references: list[Reference] = []
     skipped: list[Skipped] = []
-    with load(exact.folder, threads=options.threads, settings=settings) as vlm:
+    with _load(exact, options, settings) as vlm:
         for index, sample in enumerate(samples):
             try:
                 request = _request(vlm, sample, options)
@@ -128,6 +128,18 @@ def _observe_reference(
             )
             report("exact", index + 1, len(samples))
     return references, skipped
+
+
+def _load(artifact: Artifact, options: Options, settings: Settings) -> VLM:
+    # Recipes are the onnx engine's, whatever the environment prefers for asking.
+    return load(
+        artifact.folder,
+        engine="onnx",
+        device="cpu",
+        dtype="auto",
+        threads=options.threads,
+        settings=settings,
+    )
 
 
 def _file(folder: Path, sample: Sample) -> Path:
