@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -40,12 +41,12 @@ class DeviceMemory:
         """Turn PyTorch's out-of-memory into an OutOfMemory, after which others can go on."""
         try:
             yield
-            return
-        except torch.OutOfMemoryError:
-            logger.warning("%s has not enough memory to %s", self.device, work)
-        # Out here no traceback keeps the tensors of the failed step alive.
-        self.release()
-        raise OutOfMemory(f"{self.device} has not enough memory to {work}; {advice}")
+        except torch.OutOfMemoryError as error:
+            # Whoever tells of the error must not keep the tensors of the failed step alive.
+            traceback.clear_frames(error.__traceback__)
+            self.release()
+            message = f"{self.device} has not enough memory to {work}; {advice}"
+            raise OutOfMemory(message) from None
 
 
 def check_weights(num_bytes: int, memory: DeviceMemory) -> None:

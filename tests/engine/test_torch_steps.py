@@ -1,0 +1,104 @@
+"""Decode steps of fixed shapes. Recording is played by a function that calls again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from qwink.engine.torch.cache import TorchCache, aligned
+from qwink.engine.torch.engine import TorchEngine
+from qwink.engine.torch.steps import Steps, at_least, sizes
+from tests.checkpoints import write_checkpoint
+from tests.parity import TOLERANCE, Case, make_case
+
+
+class Recorder:
+    """Counts recordings; repeats by computing anew, as a graph does on the same inputs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        self.count += 1
+        compute()
+        return compute
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> TorchEngine:
+    folder = tmp_path_factory.mktemp("steps") / "checkpoint"
+    write_checkpoint(folder)
+    return TorchEngine(folder, "cpu", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("smallest", "largest", "expected"),
+    [(1, 1, (1,)), (1, 8, (1, 2, 4, 8)), (1, 6, (1, 2, 4, 6)), (256, 64, (64,)), (4, 5, (4, 5))],
+)
+def test_sizes(smallest: int, largest: int, expected: tuple[int, ...]) -> None:
+    assert sizes(smallest, largest) == expected
+    for wanted in range(1, largest + 1):
+        found = at_least(wanted, expected)
+        assert found >= wanted
+        assert all(size < wanted or size >= found for size in expected)
+
+
+def prefilled(engine: TorchEngine, cache: TorchCache, count: int) -> list[Case]:
+    """Prompts of different lengths in the first slots, all but their last five tokens."""
+    cases = [make_case(engine, [60 + 9 * row], seed=row) for row in range(count)]
+    for slot, case in enumerate(cases):
+        engine.prefill(cache, slot, case.prompt, {}, 0, len(case.prompt) - 5)
+    return cases
+
+
+def inputs(cases: list[Case], back: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """The tokens `back` from the end: ids, places and positions [3, B]."""
+    places = [len(case.prompt) - back for case in cases]
+    ids = [case.prompt.ids[place] for case, place in zip(cases, places, strict=True)]
+    return np.array([ids, places, places], np.int64)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_padded_steps_say_the_same(engine: TorchEngine, count: int) -> None:
+    cache = engine.open_cache(6, 300)
+    cases = prefilled(engine, cache, count)
+    steps = Steps(cache, partial(engine._step, cache, 0), recorder := Recorder())
+    for back in (5, 4, 3):
+        given = inputs(cases, back)
+        expected = engine.decode(cache, 0, *(row.tolist() for row in given))
+        found = steps.run(given).numpy()
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE)
+    assert recorder.count == len(steps) == 1
+
+
+def test_padding_disturbs_nobody(engine: TorchEngine) -> None:
+    """Three rows are padded to four; in the slot behind, a prompt is being prefilled."""
+    cache = engine.open_cache(4, 100)
+    cases = prefilled(engine, cache, 4)
+    length = len(cases[3].prompt) - 5
+    before = cache.read(3, cache.capacity)
+    steps = Steps(cache, partial(engine._step, cache, 0), Recorder())
+    steps.run(inputs(cases[:3], 5))
+    assert before[:, :, :, :length].any()
+    np.testing.assert_array_equal(cache.read(3, cache.capacity), before)
+
+
+def test_a_recording_for_each_shape(engine: TorchEngine) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def step(given: Tensor, length: int) -> Tensor:
+        seen.append((given.shape[1], length))
+        return engine._step(cache, 0, given, length)
+
+    cache = engine.open_cache(4, 700)
+    steps = Steps(cache, step, recorder := Recorder())
+    for count, place in ((1, 3), (1, 255), (1, 256), (3, 10), (4, 600), (3, 699)):
+        row = [place] * count
+        steps.run(np.array([[9] * count, row, row], np.int64))
+    assert recorder.count == len(steps) == 4
+    assert set(seen) == {(1, 256), (1, 512), (4, 256), (4, aligned(700))}
