@@ -50,7 +50,7 @@ def test_readme_names_only_commands_and_recipes_that_exist() -> None:
     readme = read("README.md")
     commands = {
         info.name or info.callback.__name__ for info in app.registered_commands if info.callback
-    }
+    } | {group.typer_instance.info.name for group in app.registered_groups if group.typer_instance}
     assert set(re.findall(r"^qwink (\w+)", readme, re.MULTILINE)) <= commands
     assert set(re.findall(r"--recipe (\w+)", readme)) <= set(RECIPES)
 

@@ -22,7 +22,7 @@ five minutes, and a cold start is billed.
 def section(results: Results) -> Section | None:
     rows = []
     for name, document in results.family("stages").items():
-        found = dict(services(document, ANSWER_TOKENS))
+        found = services(document, ANSWER_TOKENS)
         service = found.get(SIZE) or list(found.values())[-1]
         rows.append(
             [

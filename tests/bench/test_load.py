@@ -179,14 +179,14 @@ def level_of(concurrency: int, rate: float, total: float | None) -> dict[str, An
 def test_the_best_level_is_priced() -> None:
     levels = [level_of(4, 3.0, 900.0), level_of(1, 2.0, 500.0), level_of(8, 0.0, None)]
     document = {"kind": "load", "levels": levels}
-    ((label, service),) = services(document, cold_extra_ms=7.0)
+    ((label, service),) = services(document, cold_extra_ms=7.0).items()
     assert label == "4 at once"
     assert (service.request_ms, service.images_per_hour) == (500, 10_800)
     assert service.cold_extra_ms == 7
     with pytest.raises(OptionError, match="--max-tokens"):
-        list(services(document, answer_tokens=5))
+        services(document, answer_tokens=5)
 
 
 def test_a_load_without_answers_has_no_price() -> None:
     with pytest.raises(OptionError, match="no request"):
-        list(services({"kind": "load", "levels": [level_of(1, 0.0, None)]}))
+        services({"kind": "load", "levels": [level_of(1, 0.0, None)]})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,16 @@ def test_what_a_process_fails_at_is_told(tiny_home: Path, picture: Path) -> None
         measure_stages(plan)
 
 
+def test_a_process_that_dies_is_told(
+    tiny_home: Path, picture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = Artifact.load(next((tiny_home / "artifacts").iterdir()))
+    plan = Plan(artifact, str(picture), (160, 120), (("64x64", 4096),), (1,), rounds=1)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(QwinkError, match="ended with code 1"):
+        measure_stages(plan)
+
+
 def document(**changes: Any) -> dict[str, Any]:
     def row(total: float) -> dict[str, Any]:
         summary = {"median": total}
@@ -117,22 +129,22 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_fastest_number_of_threads_is_priced() -> None:
-    ((label, service),) = services(document())
+    ((label, service),) = services(document()).items()
     assert label == "448x448"
     assert (service.request_ms, service.images_per_hour) == (200, 18_000)
     assert service.cold_extra_ms == 700
 
 
 def test_other_answers_and_cold_starts() -> None:
-    ((_, service),) = services(document(), answer_tokens=11, cold_extra_ms=5.0)
+    ((_, service),) = services(document(), answer_tokens=11, cold_extra_ms=5.0).items()
     assert (service.request_ms, service.cold_extra_ms) == (150, 5)
-    ((_, service),) = services(document(token_ms=None), answer_tokens=1)
+    ((_, service),) = services(document(token_ms=None), answer_tokens=1).items()
     assert service.request_ms == 50
     with pytest.raises(OptionError, match="one token"):
-        list(services(document(token_ms=None), answer_tokens=2))
+        services(document(token_ms=None), answer_tokens=2)
 
 
 @pytest.mark.parametrize("other", [{}, [], {"kind": "speed"}, {"kind": "stages", "runs": []}, 7])
 def test_other_documents_have_no_price(other: Any) -> None:
     with pytest.raises(OptionError, match="no result"):
-        list(services(other))
+        services(other)

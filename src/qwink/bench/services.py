@@ -13,8 +13,8 @@ def services(
     document: dict[str, Any],
     answer_tokens: int | None = None,
     cold_extra_ms: float | None = None,
-) -> Iterator[tuple[str, Service]]:
-    """A label and a service for each thing measured.
+) -> dict[str, Service]:
+    """A service for each thing measured, by a label.
 
     `answer_tokens` stretches the answers of stages to that length; `cold_extra_ms` replaces what
     was measured. Raises OptionError for a document of another kind, and for an option that it
@@ -23,18 +23,13 @@ def services(
     try:
         kind = document["kind"]
         if kind == "stages":
-            yield from _of_stages(document, answer_tokens, cold_extra_ms)
-            return
+            return dict(_of_stages(document, answer_tokens, cold_extra_ms))
         if kind == "load":
-            if answer_tokens is not None:
-                raise OptionError(
-                    "a result of bench load has answers of one length; measure with --max-tokens"
-                )
-            yield _of_load(document, cold_extra_ms)
-            return
-    except (KeyError, TypeError, IndexError, ValueError) as error:
-        if isinstance(error, OptionError):
-            raise
+            return dict([_of_load(document, answer_tokens, cold_extra_ms)])
+    except OptionError:
+        raise
+    except (LookupError, TypeError, ValueError):
+        pass
     raise OptionError("this is no result of qwink bench stages or load")
 
 
@@ -63,8 +58,14 @@ def _request_ms(row: dict[str, Any], answer_tokens: int | None) -> float:
     return float(row["first_token_ms"]["median"]) + more
 
 
-def _of_load(document: dict[str, Any], cold_extra_ms: float | None) -> tuple[str, Service]:
+def _of_load(
+    document: dict[str, Any], answer_tokens: int | None, cold_extra_ms: float | None
+) -> tuple[str, Service]:
     """What the server sustained at its best level; an image alone, from the lowest level."""
+    if answer_tokens is not None:
+        raise OptionError(
+            "a result of bench load has answers of one length; measure with --max-tokens"
+        )
     answered = [level for level in document["levels"] if level["total_ms"] is not None]
     if not answered:
         raise OptionError("no request of this load was answered; there is nothing to price")

@@ -118,15 +118,16 @@ def _measure_threads(plan: Plan, threads: int, report: Callable[[str], None]) ->
         plan.answer_tokens,
     )
     report(f"threads {threads}: loading")
-    answers = []
-    started = time.perf_counter()
+    answers: list[Answer] = []
+    started = loaded = answered = time.perf_counter()
     with _worker(job) as lines:
-        next(lines)
-        loaded = time.perf_counter()
         for values in lines:
-            answers.append(Answer(**values))
-            if len(answers) == 1:
+            if "loaded" in values:
+                loaded = time.perf_counter()
+                continue
+            if not answers:
                 answered = time.perf_counter()
+            answers.append(Answer(**values))
             if len(answers) % len(plan.sizes) == 0:
                 report(f"threads {threads}: round {answers[-1].round} of {plan.rounds}")
     ceilings = measure_ceilings(threads)

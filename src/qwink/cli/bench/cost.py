@@ -94,7 +94,7 @@ def priced(
     wanted = tuple(map(float, rates or DEFAULT_RATES))
     bills = {
         label: make_bill(service, tariff, wanted)
-        for label, service in services(document, answer_tokens, cold_extra_ms)
+        for label, service in services(document, answer_tokens, cold_extra_ms).items()
     }
     show_bills(bills)
     return {label: asdict(bill) for label, bill in bills.items()}

@@ -10,7 +10,7 @@ import typer
 
 from qwink.errors import OptionError
 
-WIDTH = 110  # of tables, where no terminal says
+WIDTH = 140  # of tables, where no terminal says
 
 
 def check_out(path: Path | None) -> None:
@@ -45,7 +45,7 @@ def show(title: str, head: list[str], rows: list[list[str]]) -> None:
         console.width = WIDTH
     table = Table(box=None, pad_edge=False)
     for index, name in enumerate(head):
-        table.add_column(name, justify="right" if index else "left", no_wrap=True)
+        table.add_column(name, justify="right" if index else "left")
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(title, style="bold", markup=False)

@@ -44,7 +44,8 @@ def show_stages(result: StagesResult) -> None:
     show(
         f"floors with {_threads(last.threads)}: int8 {ceilings.int8_gflop_per_s:.0f} GFLOP/s, "
         f"fp32 {ceilings.float_gflop_per_s:.0f} GFLOP/s, "
-        f"memory reads {ceilings.read_gb_per_s:.1f} GB/s",
+        f"memory reads {ceilings.read_gb_per_s:.1f} GB/s; "
+        f"keys and values take {format_bytes(last.sizes[0].card.kv_bytes_per_token)} a token",
         ["size", "stage", "GFLOP", "reads", "floor ms", "bound by", "measured ms", "× floor"],
         [
             [row.size if stage == "encode" else "", stage, *_floor_row(getattr(row.card, stage))]
