@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,24 @@ class Section:
 
     text: str
     charts: tuple[Chart, ...] = ()
+
+
+def family_section(
+    found: dict[str, Document],
+    prefix: str,
+    introduction: str,
+    function: str,
+    describe: Callable[[str, Document, Chart], str],
+) -> Section | None:
+    """A part for each result of a family, with a chart by `function` of qwink.bench.plot."""
+    if not found:
+        return None
+    charts = {
+        name: Chart(f"{prefix}-{name}", document, "qwink.bench.plot", function)
+        for name, document in found.items()
+    }
+    parts = [describe(name, document, charts[name]) for name, document in found.items()]
+    return Section("\n".join([introduction, *parts]), tuple(charts.values()))
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:

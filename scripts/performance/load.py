@@ -7,6 +7,7 @@ from scripts.performance.layout import (
     Document,
     Results,
     Section,
+    family_section,
     machine,
     milliseconds,
     table,
@@ -20,15 +21,7 @@ new picture after the other. The client shares the processors with the server.
 
 
 def section(results: Results) -> Section | None:
-    found = results.family("load")
-    if not found:
-        return None
-    charts = {
-        name: Chart(f"load-{name}", document, "qwink.bench.plot", "draw_load")
-        for name, document in found.items()
-    }
-    parts = [_one(name, document, charts[name]) for name, document in found.items()]
-    return Section("\n".join([TEXT, *parts]), tuple(charts.values()))
+    return family_section(results.family("load"), "load", TEXT, "draw_load", _one)
 
 
 def _one(name: str, result: Document, chart: Chart) -> str:

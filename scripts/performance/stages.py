@@ -9,6 +9,7 @@ from scripts.performance.layout import (
     Document,
     Results,
     Section,
+    family_section,
     machine,
     milliseconds,
     table,
@@ -25,15 +26,7 @@ COLD = ("per token", "cold start: loaded", "cold start: first token")
 
 
 def section(results: Results) -> Section | None:
-    found = results.family("stages")
-    if not found:
-        return None
-    charts = {
-        name: Chart(f"stages-{name}", document, "qwink.bench.plot", "draw_stages")
-        for name, document in found.items()
-    }
-    parts = [_one(name, document, charts[name]) for name, document in found.items()]
-    return Section("\n".join([TEXT, *parts]), tuple(charts.values()))
+    return family_section(results.family("stages"), "stages", TEXT, "draw_stages", _one)
 
 
 def _one(name: str, result: Document, chart: Chart) -> str:
