@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from qwink.engine.base import Chunk
 from qwink.engine.onnx import OnnxEngine
 from qwink.engine.torch.engine import TorchEngine
+from qwink.engine.torch.quantize import quantize
 from qwink.engine.torch.weights import weight_bytes
 from qwink.errors import CheckpointError, GenerationError, OptionError
 from qwink.export.build import export
@@ -250,14 +250,20 @@ def test_int8_takes_less(pair: Pair) -> None:
     assert plain - quantized == halved
 
 
-def test_quantizing_otherwise_is_refused(
-    checkpoint: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quantizing_otherwise_is_refused(checkpoint: tuple[Path, Any]) -> None:
     with pytest.raises(OptionError, match="quantize is 'int2'; it must be int8"):
         TorchEngine(checkpoint[0], "cpu", quantize="int2")
-    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
-    with pytest.raises(OptionError, match=r"needs torchao; .*'qwink\[torch,quantize\]'"):
-        TorchEngine(checkpoint[0], "cpu", quantize="int8")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_an_int8_layer_is_close_and_does_not_overflow(dtype: torch.dtype) -> None:
+    source = torch.nn.Linear(4096, 64, dtype=torch.float64)
+    x = torch.full((3, 4096), 30.0, dtype=torch.float64)
+    expected = source(x).detach().numpy()
+    layer = torch.nn.Sequential(source.to(dtype))
+    quantize(layer)
+    assert layer[0].weight.dtype == torch.int8
+    assert snr(layer(x.to(dtype)).detach().numpy(), expected) > 30
 
 
 @pytest.fixture

@@ -36,17 +36,18 @@ def serve(endless_checkpoint: Path, tiny_home: Path, tmp_path: Path) -> Iterator
     yield from starter(endless_checkpoint, tiny_home, tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=["onnx", "torch"])
 def server(
+    request: pytest.FixtureRequest,
     tiny_checkpoint: tuple[Path, Any],
     tiny_home: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """One server for all tests that leave it as it was."""
+    """One server, of each engine in turn, for all tests that leave it as it was."""
     servers = starter(tiny_checkpoint[0], tiny_home, tmp_path_factory.mktemp("server"))
     serve = next(servers)
     flags = ("--max-body-mb", 1, "--body-timeout", 2, "--uploads-mb", 2, "--warm", "Be brief.")
-    yield serve(*flags).wait_ready()
+    yield serve(*flags, "--engine", request.param).wait_ready()
     next(servers, None)
 
 

@@ -75,7 +75,7 @@ def ask(
     ] = None,
     quantize: Annotated[
         QuantizeName | None,
-        typer.Option(help="For torch: weights in 8 bits, for small cards; needs torchao."),
+        typer.Option(help="For torch: weights in 8 bits, for small cards."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of the text.")

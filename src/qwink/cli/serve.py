@@ -43,7 +43,7 @@ def serve(
     ] = None,
     quantize: Annotated[
         QuantizeName | None,
-        typer.Option(help="For torch: weights in 8 bits, for small cards; needs torchao."),
+        typer.Option(help="For torch: weights in 8 bits, for small cards."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="Threads; by default one a core.")

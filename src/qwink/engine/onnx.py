@@ -34,9 +34,9 @@ class OnnxCache:
     price. Neighbouring slots are one contiguous batch, which graphs read and extend in place.
     """
 
-    def __init__(self, config: ModelConfig, num_slots: int, capacity: int) -> None:
     grows = True
 
+    def __init__(self, config: ModelConfig, num_slots: int, capacity: int) -> None:
         text = config.text
         self.num_slots, self.capacity = num_slots, capacity
         self.bytes_per_token = 2 * text.num_layers * text.num_kv_heads * text.head_dim * 4
@@ -107,26 +107,26 @@ class OnnxEngine:
         return self._artifact.manifest.id
 
     @property
+    def name(self) -> str:
+        return self._artifact.manifest.name
+
+    @property
     def about(self) -> dict[str, str]:
         return {"engine": "onnx", "recipe": self._artifact.manifest.recipe}
 
     def _session(self, path: Path) -> ort.InferenceSession:
         options = ort.SessionOptions()
-    @property
-    def name(self) -> str:
-        return self._artifact.manifest.name
-
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3
+        # Each graph has threads of its own, which wait for work by spinning: those of one graph
+        # must not do so while another runs.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         try:
             return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime raises a type of its own for each status code
             reason = str(error).splitlines()[0]
             raise ArtifactError(f"{path}: onnxruntime cannot load it: {reason}") from error
 
-        # Each graph has threads of its own, which wait for work by spinning: those of one graph
-        # must not do so while another runs.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
     def encode(self, patches: Patches) -> EncodedImage:
         """Run the vision encoder over one image; a video's frames attend each to itself."""
         grid = patches.grid

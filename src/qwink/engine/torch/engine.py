@@ -18,7 +18,7 @@ from qwink.engine.threads import physical_cores
 from qwink.engine.torch.cache import TorchCache, aligned, bytes_per_token
 from qwink.engine.torch.device import choose_device, choose_dtype, device_name
 from qwink.engine.torch.memory import DeviceMemory, check_weights, fit_slots
-from qwink.engine.torch.quantize import quantizer
+from qwink.engine.torch.quantize import check_method
 from qwink.engine.torch.steps import Graphs, Steps
 from qwink.engine.torch.text import Tokens, run_head, run_layers
 from qwink.engine.torch.transfer import to_device, to_host
@@ -62,13 +62,14 @@ class TorchEngine:
         if self.device.type == "cpu":
             torch.set_num_threads(self.threads)
         self._memory = memory or DeviceMemory(self.device)
+        check_method(quantize)
         self._quantize = quantize
-        quantizing = None if quantize is None else quantizer(quantize)
         identity = f"{_ARITHMETIC}-{self.dtype}-{quantize}-{fingerprint(folder)}"
         self.artifact_id = hashlib.sha256(identity.encode()).hexdigest()
-        check_weights(weight_bytes(self.config, self.dtype, quantize is not None), self._memory)
+        quantized = quantize is not None
+        check_weights(weight_bytes(self.config, self.dtype, quantized), self._memory)
         with self._working("load the model", "use a smaller one, or --device cpu"):
-            self._modules = load_modules(folder, self.config, self.device, self.dtype, quantizing)
+            self._modules = load_modules(folder, self.config, self.device, self.dtype, quantized)
         self._vision = VisionEncoder(self._modules, self.config.vision, self.device, self.dtype)
         self._rope = self._rope_tables(np.arange(0))
         self._steps: Steps | None = None  # of the cache opened last

@@ -1,30 +1,49 @@
-"""Weights in fewer bits, by torchao. They are widened again for each product: that saves memory,
-not time.
+"""Weights in 8 bits, for cards that hold no more.
 
-int8 only: torchao's int4 kernels want bfloat16, which the small cards that need it lack.
+They are widened again for each product: that saves memory, not time. torchao does the same, but
+its int4 kernels want bfloat16, which the small cards that need it lack, and its int8 is no more
+than what is here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from qwink.errors import OptionError
 
+METHODS = ("int8",)
 
-def quantizer(method: str) -> Callable[[nn.Module], None]:
-    """What quantises a module's linear layers in place. Raises OptionError."""
-    if method != "int8":
-        raise OptionError(f"quantize is {method!r}; it must be int8")
-    try:
-        from torchao.quantization import Int8WeightOnlyConfig, quantize_
-    except ImportError:
-        raise OptionError(
-            "quantize needs torchao; install it with: pip install 'qwink[torch,quantize]'"
-        ) from None
 
-    def quantize(module: nn.Module) -> None:
-        quantize_(module, Int8WeightOnlyConfig())
+class Int8Linear(nn.Module):
+    """A linear layer with int8 weights and a scale for each output, to the nearest."""
 
-    return quantize
+    weight: Tensor  # int8 [N, K]
+    scale: Tensor  # [N, 1]
+
+    def __init__(self, source: nn.Linear) -> None:
+        super().__init__()
+        values = source.weight.detach().float()
+        scale = values.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
+        self.register_buffer("weight", (values / scale).round().to(torch.int8))
+        self.register_buffer("scale", scale.to(source.weight.dtype))
+        self.bias = source.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        # Scaled before the product: after it, float16 would have overflowed.
+        return linear(x, self.weight.to(x.dtype) * self.scale, self.bias)
+
+
+def check_method(method: str | None) -> None:
+    """Raises OptionError for one that is not known."""
+    if method is not None and method not in METHODS:
+        raise OptionError(f"quantize is {method!r}; it must be {', '.join(METHODS)}")
+
+
+def quantize(module: nn.Module) -> None:
+    """Replace all linear layers within."""
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(parent, name, Int8Linear(child))

@@ -6,7 +6,7 @@ together is in `text` and `vision`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
+from qwink.engine.torch.quantize import quantize
 from qwink.model.config import ModelConfig
 from qwink.model.fold import fold_patch_embedding
 from qwink.model.weights import Weights, expected_tensors
@@ -51,12 +52,12 @@ def load_modules(
     config: ModelConfig,
     device: torch.device,
     dtype: torch.dtype,
-    quantize: Callable[[nn.Module], None] | None = None,
+    quantized: bool = False,
 ) -> Modules:
     """Read a checkpoint, module by module, straight to the device.
 
-    `quantize` is called with each text layer as soon as it is there, before the next one needs
-    room. Raises CheckpointError.
+    If `quantized`, each text layer is put into int8 before the next one needs room.
+    Raises CheckpointError.
     """
     with Weights(folder) as weights, torch.device("meta"):
         weights.check(config)
@@ -69,7 +70,7 @@ def load_modules(
                     name: _tensor(weights, f"{prefix}.{name}").to(device, dtype) for name in names
                 }
                 module.load_state_dict(state, assign=True)
-                if quantize is not None and prefix.startswith(_LAYERS):
+                if quantized and prefix.startswith(_LAYERS):
                     quantize(module)
             weight, bias = fold_patch_embedding(
                 weights.read(f"{_VISION}.patch_embed.proj.weight"),
