@@ -13,6 +13,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 HAS_PIP := $(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip >/dev/null
 RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
+NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch])
 
 .DEFAULT_GOAL := help
 .PHONY: help ask test check fix docs clean
@@ -39,19 +40,20 @@ fix: $(DEV) ## repair and format what can be
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
 	@$(BIN)/python -m scripts.make_performance
+	@$(BIN)/python -m scripts.make_tables
 
 clean: ## remove what these chores made, .venv included
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# An editable install: it is done again only when the project's metadata changes.
-$(RUNTIME): pyproject.toml | $(BIN)/python
+# An editable install: it is done again only when the project's metadata or its C code changes.
+$(RUNTIME): pyproject.toml $(NATIVE) | $(BIN)/python
 	@$(HAS_PIP)
 	@echo "installing qwink into $(VENV) ..."
 	@$(PIP) install --editable .
 	@touch $@
 
-$(DEV): pyproject.toml | $(BIN)/python
+$(DEV): pyproject.toml $(NATIVE) | $(BIN)/python
 	@$(HAS_PIP)
 	@echo "installing qwink and its development tools into $(VENV) ..."
 	@$(PIP) install --editable '.[dev]'

@@ -31,7 +31,7 @@ def test_architecture_names_no_module_that_is_gone() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
@@ -43,18 +43,10 @@ def test_changelog_has_a_place_for_this_version() -> None:
     assert heading in read("CHANGELOG.md")
 
 
-def test_readme_names_only_commands_and_recipes_that_exist() -> None:
-    from qwink.cli import app
-    from qwink.export.recipe import RECIPES
-
-    readme = read("README.md")
-    commands = {
-        info.name or info.callback.__name__ for info in app.registered_commands if info.callback
-    } | {group.typer_instance.info.name for group in app.registered_groups if group.typer_instance}
-    assert set(re.findall(r"^qwink (\w+)", readme, re.MULTILINE)) <= commands
-    assert set(re.findall(r"--recipe (\w+)", readme)) <= set(RECIPES)
-
-
 def test_performance_page_is_what_the_results_say() -> None:
     command = [sys.executable, "-m", "scripts.make_performance", "--check"]
     subprocess.run(command, cwd=ROOT, check=True)
+
+
+def test_tables_are_what_the_results_say() -> None:
+    subprocess.run([sys.executable, "-m", "scripts.make_tables", "--check"], cwd=ROOT, check=True)
