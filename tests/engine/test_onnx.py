@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,15 @@ from qwink.engine import onnx as onnx_engine
 from qwink.engine.onnx import OnnxEngine
 from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
-from qwink.export import text as text_export
+from qwink.export import linear
 from qwink.export.build import export
 from qwink.export.graph import MICROSOFT
-from qwink.export.linear import Activation, Matrix, linear
+from qwink.export.linear import Activation, Matrix
 from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_columns
 from qwink.export.recipe import RECIPES, Recipe, Scheme
 from qwink.export.text import decode_schemes
 from qwink.model.artifact import Artifact
+from qwink.native import KERNELS, Kernels, runs
 from qwink.types import Grid, ImageSpan, Patches
 from tests.checkpoints import write_checkpoint
 from tests.outliers import SINK, plant_outliers
@@ -328,10 +329,23 @@ FLOORS = {  # recipe: prefill's SNR and agreement, decode's
 }
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_recipes(checkpoint: tuple[Path, Any], tmp_path: Path, recipe: str) -> None:
-    folder, reference = checkpoint
-    engine = OnnxEngine(export(folder, tmp_path / recipe, RECIPES[recipe]), threads=1)
+# 128 inputs and more, so that our 4-bit operator has its part.
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("wide") / "checkpoint"
+    return folder, write_checkpoint(folder, text_hidden_size=128, text_intermediate_size=256)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kernels"),
+    [("exact", "onnxruntime"), *product(list(FLOORS)[1:], KERNELS)],
+)
+def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: Kernels) -> None:
+    if not runs(kernels):
+        pytest.skip(f"this processor does not run {kernels} kernels")
+    folder, reference = wide
+    artifact = export(folder, tmp_path / recipe, RECIPES[recipe], kernels=kernels)
+    engine = OnnxEngine(artifact, threads=1)
     case = make_case(engine, [9, Grid(1, 6, 4), 30, WIDE, 60], seed=1)
     expected = reference_logits(reference, case)
     prefill = all_logits(engine, case)
@@ -378,9 +392,9 @@ def _round_text(reference: Any, recipe: Recipe) -> None:
 
 
 def _per_tensor(x: Activation, weight: Matrix, scheme: Scheme, stem: str) -> str:
-    """`linear`, but with one activation scale for all rows, as ONNX Runtime's own quantiser."""
-    if scheme.kind != "w8a8":
-        return linear(x, weight, scheme, stem)
+    """A product with one activation scale for all rows, as ONNX Runtime's own quantiser has it."""
+    if scheme.kind == "fp32":
+        return x.graph.node("Gemm", [x.value, x.graph.weight(weight, stem)], transB=1)
     values, scales = quantize_columns(weight)
     inputs = [x.value, x.graph.weight(values, stem), x.graph.weight(scales, f"{stem}_scale")]
     return x.graph.node("DynamicQuantizeMatMul", inputs, domain=MICROSOFT)
@@ -411,16 +425,17 @@ def test_outliers_stay_among_themselves(
     down = reference.model.language_model.layers[0].mlp.down_proj
     down.register_forward_hook(lambda _module, inputs, _output: seen.append(inputs[0][0]))
 
-    def others(variant: Callable[[Activation, Matrix, Scheme, str], str]) -> float:
+    def others(kernels: Kernels, out: str) -> float:
         """SNR of all tokens but the outlier, which comes first."""
-        monkeypatch.setattr(text_export, "linear", variant)
-        out = tmp_path / variant.__name__
-        engine = OnnxEngine(export(folder, out, RECIPES["quality"]), threads=1)
+        artifact = export(folder, tmp_path / out, RECIPES["quality"], kernels=kernels)
+        engine = OnnxEngine(artifact, threads=1)
         case = _starting_with_sink(make_case(engine, [9, Grid(1, 6, 4), 60], seed=1))
         expected = reference_logits(reference, case)
         return snr(all_logits(engine, case)[1:], expected[1:])
 
-    per_row, per_tensor = others(linear), others(_per_tensor)
+    per_row = min(others(kernels, kernels) for kernels in KERNELS if runs(kernels))
+    monkeypatch.setattr(linear, "_product", _per_tensor)
+    per_tensor = others("onnxruntime", "per_tensor")
     activations = seen[0].abs().amax(dim=1)
     if not planted["loud"]:
         assert activations[0] > 500

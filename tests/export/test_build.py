@@ -9,19 +9,21 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 
-from qwink.errors import ArtifactError, CheckpointError
+from qwink.errors import ArtifactError, CheckpointError, OptionError
 from qwink.export.build import export
 from qwink.export.graph import WeightFile
-from qwink.export.identity import Progress, artifact_id
+from qwink.export.identity import Progress, artifact_id, choose_kernels
 from qwink.export.recipe import RECIPES
 from qwink.model.artifact import COPIED_FILES, MANIFEST, Artifact
 from qwink.model.weights import Weights, fingerprint
+from qwink.native import KERNELS
 from tests.checkpoints import write_checkpoint
 
 EXACT, FAST = RECIPES["exact"], RECIPES["fast"]
@@ -44,7 +46,7 @@ def test_artifact_is_complete(checkpoint: Path, tmp_path: Path, recipe: Any) -> 
         assert info.sha256 == hashlib.sha256(content).hexdigest()
     artifact.check()
     assert manifest.recipe == recipe.name
-    assert manifest.id == artifact_id(fingerprint(checkpoint), recipe)
+    assert manifest.id == artifact_id(fingerprint(checkpoint), recipe, choose_kernels(recipe))
     assert set(manifest.graphs) == {"vision", "prefill", "decode", "head"}
     assert len(set(manifest.graphs.values())) == (3 if recipe.shares_text_weights else 4)
     for file in set(manifest.graphs.values()):
@@ -90,9 +92,9 @@ def test_ids_tell_recipes_and_checkpoints_apart(checkpoint: Path, tmp_path: Path
     for seed in (1, 2):
         folders.append(tmp_path / f"seed{seed}")
         write_checkpoint(folders[-1], seed=seed)
-    pairs = [(fingerprint(folder), recipe) for folder in folders for recipe in RECIPES.values()]
-    ids = {artifact_id(*pair) for pair in pairs}
-    assert len(ids) == len(pairs)
+    parts = list(product(map(fingerprint, folders), RECIPES.values(), KERNELS))
+    ids = {artifact_id(*part) for part in parts}
+    assert len(ids) == len(parts)
     assert all(len(name) == 64 for name in ids)
     copy = shutil.copytree(checkpoint, tmp_path / "elsewhere")
     first = export(checkpoint, tmp_path / "a", FAST).manifest
@@ -221,3 +223,9 @@ def test_failing_rename_leaves_nothing(
     with pytest.raises(ArtifactError, match="cannot be written: Permission denied"):
         export(checkpoint, tmp_path / "out", EXACT)
     assert_nothing_left(tmp_path)
+
+
+def test_fp32_has_no_use_for_our_kernels(checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="recipe exact is fp32"):
+        export(checkpoint, tmp_path / "out", RECIPES["exact"], kernels="vnni")
+    assert not list(tmp_path.iterdir())

@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from qwink import native
 from qwink.engine.base import Chunk, Traits, image_key
 from qwink.engine.reserve import reserve
 from qwink.engine.threads import physical_cores
@@ -79,6 +80,13 @@ class OnnxEngine:
 
     def __init__(self, artifact: Artifact, threads: int | None = None) -> None:
         """Raises ArtifactError when a graph does not load."""
+        kernels = artifact.manifest.kernels
+        if not native.runs(kernels):
+            raise ArtifactError(
+                f"{artifact.folder}: made of qwink's own {kernels} kernels, which this processor "
+                "does not run, or which were not compiled when qwink was installed; "
+                "export its checkpoint again on this machine"
+            )
         self._artifact = artifact
         self.config = artifact.config
         self.threads = threads or physical_cores()
@@ -122,6 +130,8 @@ class OnnxEngine:
         # must not do so while another runs.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         try:
+            if self._artifact.manifest.kernels != "onnxruntime":
+                options.register_custom_ops_library(str(native.LIBRARY))
             return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime raises a type of its own for each status code
             reason = str(error).splitlines()[0]

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwink.errors import ArtifactError, CheckpointError
+from qwink.errors import ArtifactError, CheckpointError, OptionError
 from qwink.export.graph import Graph, WeightFile
-from qwink.export.identity import Progress, Report, artifact_id
-from qwink.export.recipe import Recipe
+from qwink.export.identity import Progress, Report, artifact_id, choose_kernels
+from qwink.export.recipe import FP32, Recipe
 from qwink.export.text import build_head, build_text, decode_schemes, uniform_schemes
 from qwink.export.vision import build_vision
 from qwink.model.artifact import (
@@ -37,6 +37,7 @@ from qwink.model.artifact import (
 )
 from qwink.model.config import ModelConfig, load_config
 from qwink.model.weights import Weights, fingerprint
+from qwink.native import Kernels
 
 
 def export(
@@ -46,11 +47,15 @@ def export(
     report: Report = lambda _: None,
     *,
     overwrite: bool = False,
+    kernels: Kernels | None = None,
 ) -> Artifact:
     """Build the artifact of `checkpoint` in folder `out`.
 
-    Raises CheckpointError if the checkpoint does not fit, ArtifactError if `out` is taken or
-    cannot be written (disk full included); nothing half-written stays behind.
+    `kernels`: whose operators it is made of; by default those that are fastest on this machine.
+    What is made of "onnxruntime" alone loads everywhere.
+    Raises CheckpointError if the checkpoint does not fit, OptionError if the recipe has no use for
+    those kernels, ArtifactError if `out` is taken or cannot be written (disk full included);
+    nothing half-written stays behind.
     """
     checkpoint, out = Path(checkpoint), Path(out)
     config = load_config(checkpoint)
@@ -63,15 +68,20 @@ def export(
         if out.exists() and not (overwrite and is_artifact(out)):
             raise ArtifactError(f"{out}: already exists; choose another folder or remove it")
         source = fingerprint(checkpoint)
+        kernels = kernels or choose_kernels(recipe)
+        if kernels != "onnxruntime" and recipe.vision == FP32:
+            raise OptionError(
+                f"recipe {recipe.name} is fp32: only onnxruntime's kernels compute it"
+            )
         with _staging(out) as staging:
-            build = _Build(staging, config, weights, recipe, report)
+            build = _Build(staging, config, weights, recipe, kernels, report)
             graphs, embedding, positions = build.run()
             for name in COPIED_FILES:
                 if (checkpoint / name).is_file():
                     shutil.copyfile(checkpoint / name, staging / name)
             manifest = Manifest(
                 FORMAT_VERSION,
-                artifact_id(source, recipe),
+                artifact_id(source, recipe, kernels),
                 config.name,
                 recipe.name,
                 source,
@@ -80,6 +90,7 @@ def export(
                 positions,
                 {path.name: _describe(path) for path in sorted(staging.iterdir())},
                 {name: version(name) for name in ("qwink", "onnx", "onnxruntime", "numpy")},
+                kernels,
             )
             (staging / MANIFEST).write_text(manifest.to_json(), "utf-8")
     return Artifact.load(out)
@@ -136,9 +147,15 @@ class _Build:
     """One export on its way."""
 
     def __init__(
-        self, folder: Path, config: ModelConfig, weights: Weights, recipe: Recipe, report: Report
+        self,
+        folder: Path,
+        config: ModelConfig,
+        weights: Weights,
+        recipe: Recipe,
+        kernels: Kernels,
+        report: Report,
     ) -> None:
-        self._folder, self._config, self._recipe = folder, config, recipe
+        self._folder, self._config, self._recipe, self._kernels = folder, config, recipe, kernels
         self._report, self._done, self._part = report, 0, ""
         self._weights = _CountedWeights(weights.folder, self._count)
         sizes = {name: int(np.prod(weights.shape(name))) for name in weights.names}
@@ -151,11 +168,11 @@ class _Build:
         self._report(Progress(self._done, self._total, self._part))
 
     @contextmanager
-    def _graph(self, name: str) -> Iterator[Graph]:
+    def _graph(self, name: str, kernels: Kernels | None = None) -> Iterator[Graph]:
         self._part = name
         tensors = WeightFile(self._folder / f"{name}.bin")
         try:
-            graph = Graph(name, tensors)
+            graph = Graph(name, tensors, kernels or self._kernels)
             yield graph
             graph.save(self._folder / f"{name}.onnx")
         finally:
@@ -170,7 +187,9 @@ class _Build:
         if recipe.prefill is None:
             prefill_file = "text"
             fused = recipe.decode.kind == "nbits"
-            with self._graph("text") as graph:
+            # Our 4-bit operator is for a token or a few, not for prompts.
+            kernels: Kernels | None = "onnxruntime" if fused else None
+            with self._graph("text", kernels) as graph:
                 build_text(graph, config, weights, decode, fused=fused, with_deepstack=True)
         else:
             prefill_file = "prefill"

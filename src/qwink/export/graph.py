@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from qwink.model.weights import Rows
+from qwink.native import Kernels
 
 MICROSOFT = "com.microsoft"
+NATIVE = "qwink"  # our own operators
 OPSET = 21
 IR_VERSION = 10
 ALIGNMENT = 4096  # a page, so that onnxruntime can map the tensor
@@ -45,10 +47,14 @@ class WeightFile:
 
 
 class Graph:
-    """Nodes of one graph in the making. Values are referred to by name."""
+    """Nodes of one graph in the making. Values are referred to by name.
 
-    def __init__(self, name: str, weights: WeightFile) -> None:
+    `kernels` says whether it may use our own operators.
+    """
+
+    def __init__(self, name: str, weights: WeightFile, kernels: Kernels = "onnxruntime") -> None:
         self._name = name
+        self.kernels = kernels
         self._weights = weights
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
@@ -56,6 +62,11 @@ class Graph:
         self._initializers: list[TensorProto] = []
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._count = 0
+
+    @property
+    def native(self) -> bool:
+        """Whether our own operators may be used."""
+        return self.kernels != "onnxruntime"
 
     def _unique(self, stem: str) -> str:
         self._count += 1
@@ -128,6 +139,8 @@ class Graph:
             self._nodes, self._name, self._inputs, self._outputs, self._initializers
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        if self.native:
+            opsets.append(helper.make_opsetid(NATIVE, 1))
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         model.producer_name = "qwink"
         path.write_bytes(model.SerializeToString())

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from qwink.export.recipe import Recipe
+from qwink.export.recipe import FP32, Recipe
 from qwink.model.artifact import FORMAT_VERSION
+from qwink.native import Kernels, best_kernels
 
-BUILDER_VERSION = 2  # raise it whenever the same checkpoint and recipe give other numbers
+BUILDER_VERSION = 4  # raise it whenever the same checkpoint and recipe give other numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,12 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
-def artifact_id(source_fingerprint: str, recipe: Recipe) -> str:
+def choose_kernels(recipe: Recipe) -> Kernels:
+    """Our operators where they run here; they have nothing to offer to fp32."""
+    return "onnxruntime" if recipe.vision == FP32 else best_kernels()
+
+
+def artifact_id(source_fingerprint: str, recipe: Recipe, kernels: Kernels) -> str:
     """Names all that determines an artifact's numbers; 64 hex digits."""
-    parts = (FORMAT_VERSION, BUILDER_VERSION, source_fingerprint, recipe)
+    parts = (FORMAT_VERSION, BUILDER_VERSION, source_fingerprint, recipe, kernels)
     return hashlib.sha256(repr(parts).encode()).hexdigest()

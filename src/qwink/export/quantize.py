@@ -16,7 +16,7 @@ Float = NDArray[np.float32]
 ROWS_PER_CHUNK = 64  # 64 rows × 6144 inputs stay in the second-level cache
 
 
-def _by_rows(work: Callable[[int, int], None], num_rows: int) -> None:
+def by_rows(work: Callable[[int, int], None], num_rows: int) -> None:
     """Run `work(start, stop)` over chunks of rows on all cores; NumPy releases the GIL."""
     starts = range(0, num_rows, ROWS_PER_CHUNK)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -38,7 +38,7 @@ def quantize_columns(weight: Float | Rows) -> tuple[NDArray[np.int8], Float]:
         quantized[:, start:stop] = np.rint(rows / scale[:, None]).astype(np.int8).T
         scales[start:stop] = scale
 
-    _by_rows(work, num_outputs)
+    by_rows(work, num_outputs)
     return quantized, scales
 
 
@@ -61,7 +61,7 @@ def quantize_blocks(weight: Float | Rows, bits: int, block: int) -> tuple[NDArra
         values, scales[start:stop] = _round_blocks(blocks, bits)
         packed[start:stop] = values if bits == 8 else values[..., ::2] | (values[..., 1::2] << 4)
 
-    _by_rows(work, num_outputs)
+    by_rows(work, num_outputs)
     return packed, scales
 
 

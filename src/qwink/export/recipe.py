@@ -58,12 +58,12 @@ RECIPES: dict[str, Recipe] = {
         Recipe("exact", "fp32 throughout; the reference", FP32, None, FP32, FP32, FP32),
         Recipe(
             "quality",
-            "8-bit weights in both phases; when in doubt about 4 bits",
+            "one 8-bit copy serves both phases; when in doubt about 4 bits",
+            W8A8,
+            None,
             W8A8,
             W8A8,
-            nbits(8, 32),
-            nbits(8, 32),
-            nbits(8, 32),
+            W8A8,
         ),
         Recipe(
             "balanced",

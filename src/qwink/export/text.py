@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from qwink.export.graph import MICROSOFT, Graph
-from qwink.export.linear import Activation, linear
+from qwink.export.graph import MICROSOFT, NATIVE, Graph
+from qwink.export.linear import Activation, Norm, gated, linear, native_attributes, normalize
 from qwink.export.recipe import Recipe, Scheme
 from qwink.export.smooth import Float, Loudness
+from qwink.export.stream import Stream
 from qwink.model.config import ModelConfig
 from qwink.model.weights import Weights
 
@@ -61,30 +62,24 @@ def build_text(
     def tensor(name: str) -> Float:
         return weights.read(PREFIX + name)
 
-    def norm(x: str, name: str, divisor: Float | float = 1.0) -> str:
-        gamma = graph.weight(tensor(name) / divisor, "norm")
-        eps = text.rms_norm_eps
-        return graph.node("SimplifiedLayerNormalization", [x, gamma], epsilon=eps, axis=-1)
-
-    def add_norm(x: str, skip: str, name: str, divisor: Float) -> tuple[str, str]:
-        """norm(x + skip), and the sum itself, in one pass."""
-        inputs = [x, skip, graph.weight(tensor(name) / divisor, "norm")]
-        outputs = [graph.fresh("norm"), "", "", graph.fresh("residual")]
-        op, eps = "SkipSimplifiedLayerNormalization", text.rms_norm_eps
-        graph.nodes(op, inputs, outputs, domain=MICROSOFT, epsilon=eps)
-        return outputs[0], outputs[3]
+    def norm(name: str, divisor: Float | float = 1.0) -> Norm:
+        return Norm(tensor(name) / divisor, text.rms_norm_eps)
 
     def linears(
-        y: str, names: list[str], scheme: dict[str, Scheme], factor: Float | float = 1.0
+        source: Activation,
+        names: list[str],
+        scheme: dict[str, Scheme],
+        factor: Float,
+        *,
+        panels: bool,
     ) -> list[str]:
         """Several products of one input, joined where the schemes allow. `factor` scales the
         columns: it gives back what the input's norm was divided by."""
-        source = Activation(graph, y)
         matrices = [tensor(f"{name}.weight") * factor for name in names]
         kinds = [scheme[name.rsplit(".", 1)[1]] for name in names]
         if not fused:
             return [
-                linear(source, m, k, name.rsplit(".", 1)[1])
+                linear(source, m, k, name.rsplit(".", 1)[1], panels=panels)
                 for m, k, name in zip(matrices, kinds, names, strict=True)
             ]
         results: list[str] = []
@@ -100,36 +95,25 @@ def build_text(
         # Groups keep the order of first appearance; names of one kind are neighbours by design.
         return results
 
-    loudness = Loudness(hidden_size)
-    loudness.add_writer(weights.rows(f"{PREFIX}embed_tokens.weight")[:EMBEDDINGS_SEEN].T)
-
-    def scales(name: str, scheme: dict[str, Scheme], reader: str) -> Float:
-        """Of the loud channels that `reader` gets from norm `name`; only int8 rows mind them."""
-        if scheme[reader].kind != "w8a8":
-            return np.ones(hidden_size, np.float32)
-        return loudness.scales(tensor(name))
-
-    residual = graph.node("Reshape", [embeds, graph.constant([-1, hidden_size], np.int64)])
-    scale = scales("layers.0.input_layernorm.weight", schemes[0], "q_proj")
-    y = norm(residual, "layers.0.input_layernorm.weight", scale)
-    for layer, scheme in enumerate(schemes):
-        prefix = f"layers.{layer}"
-        names = [f"{prefix}.self_attn.{n}" for n in ("q_proj", "k_proj", "v_proj")]
-        q, k, v = linears(y, names, scheme, scale)
-        q, k = (
-            graph.node(
-                "Reshape",
-                [
-                    norm(graph.node("Reshape", [h, as_heads]), f"{prefix}.self_attn.{n}.weight"),
-                    as_batch,
-                ],
+    def attend(heads: list[str], norms: list[Norm], past: list[str], present: list[str]) -> str:
+        """Queries, keys and values → [R, H · d], or in panels; the cache grows."""
+        if ours:
+            inputs = [*heads, *(n.weights(graph)[0] for n in norms), cos, sin, rows, lengths, *past]
+            outputs = [graph.fresh("attended"), *present, graph.fresh("scratch")]
+            attributes = native_attributes(
+                graph,
+                text.num_heads * d,
+                norm=norms[0],
+                panels=tiles,
+                num_heads=text.num_heads,
+                num_kv_heads=text.num_kv_heads,
             )
-            for h, n in ((q, "q_norm"), (k, "k_norm"))
+            return graph.nodes("TextAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
+        q, k = (
+            normalize(graph, graph.node("Reshape", [head, as_heads]), n)
+            for head, n in zip(heads, norms, strict=False)
         )
-        v = graph.node("Reshape", [v, as_batch])
-        cache: list[int | str] = ["B", text.num_kv_heads, "M", d]
-        past = [graph.input(f"past_{s}_{layer}", np.float32, cache) for s in ("key", "value")]
-        present = [f"present_{s}_{layer}" for s in ("key", "value")]
+        q, k, v = (graph.node("Reshape", [head, as_batch]) for head in (q, k, heads[2]))
         attended = graph.nodes(
             "GroupQueryAttention",
             [q, k, v, *past, lengths, total, cos, sin, rows],
@@ -139,41 +123,63 @@ def build_text(
             kv_num_heads=text.num_kv_heads,
             do_rotary=1,
         )[0]
-        for name in present:
-            graph.output(name, name, np.float32, cache)
         flat = graph.constant([-1, text.num_heads * d], np.int64)
-        attended = graph.node("Reshape", [attended, flat])
-        if layer + 1 == text.num_layers:  # from here on only the wanted rows matter
-            attended = graph.node("Gather", [attended, select], axis=0)
-            residual = graph.node("Gather", [residual, select], axis=0)
-        x = linears(attended, [f"{prefix}.self_attn.o_proj"], scheme)[0]
-        loudness.add_writer(tensor(f"{prefix}.self_attn.o_proj.weight"))
+        return graph.node("Reshape", [attended, flat])
+
+    loudness = Loudness(hidden_size)
+    loudness.add_writer(weights.rows(f"{PREFIX}embed_tokens.weight")[:EMBEDDINGS_SEEN].T)
+
+    def scales(name: str, scheme: dict[str, Scheme], reader: str) -> Float:
+        """Of the loud channels that `reader` gets from norm `name`; only int8 rows mind them."""
+        if scheme[reader].kind != "w8a8":
+            return np.ones(hidden_size, np.float32)
+        return loudness.scales(tensor(name))
+
+    as_rows = graph.constant([-1, hidden_size], np.int64)
+    stream = Stream(graph, graph.node("Reshape", [embeds, as_rows]), hidden_size, panels=not fused)
+    # Our attention: over tiles for prompts, for single tokens on any processor that runs it.
+    tiles = graph.kernels == "amx" and stream.panels
+    ours = tiles or (graph.native and fused)
+    for layer, scheme in enumerate(schemes):
+        prefix = f"layers.{layer}"
+        last = layer + 1 == text.num_layers
+        name = f"{prefix}.input_layernorm.weight"
+        scale = scales(name, scheme, "q_proj")
+        names = [f"{prefix}.self_attn.{n}" for n in ("q_proj", "k_proj", "v_proj")]
+        source = stream.normalized(norm(name, scale))
+        heads = linears(source, names, scheme, scale, panels=tiles)
+        cache: list[int | str] = ["B", text.num_kv_heads, "M", d]
+        past = [graph.input(f"past_{s}_{layer}", np.float32, cache) for s in ("key", "value")]
+        present = [f"present_{s}_{layer}" for s in ("key", "value")]
+        norms = [norm(f"{prefix}.self_attn.{n}_norm.weight") for n in "qk"]
+        attended = attend(heads, norms, past, present)
+        for present_name in present:
+            graph.output(present_name, present_name, np.float32, cache)
+        if last:  # from here on only the wanted rows matter
+            attended = graph.node("Gather", [attended, select], axis=1 if tiles else 0)
+            stream.select(select)
+        weight = tensor(f"{prefix}.self_attn.o_proj.weight")
+        source = Activation(graph, attended, panels=tiles)
+        stream.add_product(source, weight, scheme["o_proj"], "o_proj")
+        loudness.add_writer(weight)
+
         name = f"{prefix}.post_attention_layernorm.weight"
         scale = scales(name, scheme, "gate_proj")
-        y, residual = add_norm(x, residual, name, scale)
-
-        names = [f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"]
-        gate, up = linears(y, names, scheme, scale)
-        gate = graph.node("QuickGelu", [gate], domain=MICROSOFT, alpha=1.0)  # SiLU
-        x = linears(graph.node("Mul", [gate, up]), [f"{prefix}.mlp.down_proj"], scheme)[0]
-        loudness.add_writer(tensor(f"{prefix}.mlp.down_proj.weight"))
-        last = layer + 1 == text.num_layers
-        if not last:
-            following = f"layers.{layer + 1}.input_layernorm.weight"
-            scale = scales(following, schemes[layer + 1], "q_proj")
+        source = stream.normalized(norm(name, scale))
+        gate, up = (tensor(f"{prefix}.mlp.{n}_proj.weight") * scale for n in ("gate", "up"))
+        panels = stream.panels
+        x = gated(source, gate, up, scheme["gate_proj"], fused=fused, panels=panels)
+        weight = tensor(f"{prefix}.mlp.down_proj.weight")
+        source = Activation(graph, x, panels=panels)
+        stream.add_product(source, weight, scheme["down_proj"], "down_proj")
+        loudness.add_writer(weight)
         if layer < num_taps:
             index = graph.constant(layer, np.int64)
             features = graph.node("Gather", [deepstack, index], axis=0)  # [R, D]
             if last:
                 features = graph.node("Gather", [features, select], axis=0)
-            residual = graph.node("Add", [graph.node("Add", [x, residual]), features])
-            if not last:
-                y = norm(residual, following, scale)
-        elif last:
-            residual = graph.node("Add", [x, residual])
-        else:
-            y, residual = add_norm(x, residual, following, scale)
-    graph.output(residual, "hidden", np.float32, ["L", hidden_size])
+            stream.add(features)
+    graph.output(stream.rows(), "hidden", np.float32, ["L", hidden_size])
 
 
 def build_head(graph: Graph, config: ModelConfig, weights: Weights, scheme: Scheme) -> None:
@@ -183,12 +189,9 @@ def build_head(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sche
     """
     text = config.text
     hidden = graph.input("hidden", np.float32, ["L", text.hidden_size])
-    gamma = graph.weight(weights.read(f"{PREFIX}norm.weight"), "norm")
-    y = graph.node(
-        "SimplifiedLayerNormalization", [hidden, gamma], epsilon=text.rms_norm_eps, axis=-1
-    )
+    norm = Norm(weights.read(f"{PREFIX}norm.weight"), text.rms_norm_eps)
     name = f"{PREFIX}embed_tokens.weight" if text.tie_word_embeddings else "lm_head.weight"
-    logits = linear(Activation(graph, y), weights.rows(name), scheme, "head")
+    logits = linear(Activation(graph, hidden, norm), weights.rows(name), scheme, "head")
     graph.output(logits, "logits", np.float32, ["L", text.vocab_size])
 
 

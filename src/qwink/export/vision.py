@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from qwink.export.graph import MICROSOFT, Graph
-from qwink.export.linear import Activation, Float, linear
+from qwink.export.graph import MICROSOFT, NATIVE, Graph
+from qwink.export.linear import Activation, Float, Norm, linear, native_attributes, normalize
 from qwink.export.recipe import FP32, Scheme
+from qwink.export.stream import Stream
 from qwink.model.config import ModelConfig, VisionConfig
 from qwink.model.fold import fold_patch_embedding
 from qwink.model.weights import Weights
@@ -40,34 +41,39 @@ def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sc
     def tensor(name: str) -> Float:
         return weights.read(PREFIX + name)
 
-    def norm(x: str, name: str) -> str:
-        gamma = graph.weight(tensor(f"{name}.weight"), "norm")
-        beta = graph.weight(tensor(f"{name}.bias"), "norm")
-        eps = vision.layer_norm_eps
-        return graph.node("LayerNormalization", [x, gamma, beta], epsilon=eps, axis=-1)
+    def affine(name: str) -> tuple[Float, Float]:
+        return tensor(f"{name}.weight"), tensor(f"{name}.bias")
 
-    def add(x: str, bias: Float) -> str:
-        return graph.node("Add", [x, graph.weight(bias, "bias")])
+    def norm(name: str) -> Norm:
+        gamma, beta = affine(name)
+        return Norm(gamma, vision.layer_norm_eps, beta)
 
-    def add_norm(x: str, skip: str, bias: Float, name: str) -> tuple[str, str]:
-        """norm(x + bias + skip), and the sum itself.
-
-        Not SkipLayerNormalization: on a CPU that takes more than twice the time of its parts.
-        """
-        total = graph.node("Add", [add(x, bias), skip])
-        return norm(total, name), total
+    def attend(heads: list[str], cos: str, sin: str) -> str:
+        """Queries, keys and values, before their rotation → [R, D], or in panels."""
+        if tiles:
+            attributes = native_attributes(graph, hidden, panels=True, num_heads=vision.num_heads)
+            outputs = [graph.fresh("attended"), graph.fresh("scratch")]
+            inputs = [*heads, cos, sin]
+            return graph.nodes("ImageAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
+        q, k, v = (graph.node("Reshape", [head, as_batch]) for head in heads)  # [B, P, D]
+        q, k = (_rotate(graph, head, cos, sin, vision) for head in (q, k))
+        attended = graph.node(
+            "MultiHeadAttention", [q, k, v], domain=MICROSOFT, num_heads=vision.num_heads
+        )
+        return graph.node("Reshape", [attended, as_rows])
 
     def merge(x: str, name: str, *, normalize_merged: bool) -> str:
         """x [R, D] → [R / merge², O]."""
         merged = graph.constant([-1, hidden * vision.merge_size**2], np.int64)
         if normalize_merged:
-            x = norm(graph.node("Reshape", [x, merged]), f"{name}.norm")
+            source = Activation(graph, graph.node("Reshape", [x, merged]), norm(f"{name}.norm"))
         else:
-            x = graph.node("Reshape", [norm(x, f"{name}.norm"), merged])
-        x = linear(Activation(graph, x), tensor(f"{name}.linear_fc1.weight"), scheme, "merge1")
-        x = graph.node("Gelu", [add(x, tensor(f"{name}.linear_fc1.bias"))])
-        x = linear(Activation(graph, x), tensor(f"{name}.linear_fc2.weight"), scheme, "merge2")
-        return add(x, tensor(f"{name}.linear_fc2.bias"))
+            x = normalize(graph, x, norm(f"{name}.norm"))
+            source = Activation(graph, graph.node("Reshape", [x, merged]))
+        weight, bias = affine(f"{name}.linear_fc1")
+        x = graph.node("Gelu", [linear(source, weight, scheme, "merge1", bias=bias)])
+        weight, bias = affine(f"{name}.linear_fc2")
+        return linear(Activation(graph, x), weight, scheme, "merge2", bias=bias)
 
     # Patch embedding: uint8 in, so that the graph's input is a quarter of the size.
     weight, bias = fold_patch_embedding(
@@ -78,46 +84,40 @@ def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sc
     x = linear(Activation(graph, x), weight, FP32, "patch")
     x = graph.node("Reshape", [x, as_batch])  # [B, P, D]
     x = graph.node("Add", [x, graph.node("Add", [positions, graph.weight(bias, "bias")])])
-    residual = graph.node("Reshape", [x, as_rows])  # [R, D]
+    stream = Stream(graph, graph.node("Reshape", [x, as_rows]), hidden, panels=True)
 
+    tiles = graph.kernels == "amx" and stream.panels  # all of a layer in our operators
     taps: list[str] = []
-    y = norm(residual, "blocks.0.norm1")
     for layer in range(vision.depth):
         block = f"blocks.{layer}"
-        weight, bias = tensor(f"{block}.attn.qkv.weight"), tensor(f"{block}.attn.qkv.bias")
-        source, heads = Activation(graph, y), []
-        for part, stem in enumerate(("q", "k", "v")):
-            span = slice(part * hidden, (part + 1) * hidden)
-            head = linear(source, weight[span], scheme, stem)
-            if stem != "v":  # the value's bias passes through attention unchanged, see below
-                head = add(head, bias[span])
-            head = graph.node("Reshape", [head, as_batch])  # [B, P, D]
-            heads.append(head if stem == "v" else _rotate(graph, head, cos, sin, vision))
-        attended = graph.node(
-            "MultiHeadAttention", heads, domain=MICROSOFT, num_heads=vision.num_heads
-        )
-        attended = graph.node("Reshape", [attended, as_rows])
+        source = stream.normalized(norm(f"{block}.norm1"))
+        weight, bias = affine(f"{block}.attn.qkv")
+        q, k, v = (slice(part * hidden, (part + 1) * hidden) for part in range(3))
+        # The value's bias passes through attention unchanged, see below.
+        heads = [
+            linear(source, weight[q], scheme, "q", bias=bias[q], panels=tiles),
+            linear(source, weight[k], scheme, "k", bias=bias[k], panels=tiles),
+            linear(source, weight[v], scheme, "v", panels=tiles),
+        ]
+        attended = attend(heads, cos, sin)
         # Attention weights sum to one: W(a + b_v) + b = W a + (W b_v + b).
         weight = tensor(f"{block}.attn.proj.weight")
         bias = tensor(f"{block}.attn.proj.bias") + weight @ bias[2 * hidden :]
-        x = linear(Activation(graph, attended), weight, scheme, "proj")
-        y, residual = add_norm(x, residual, bias, f"{block}.norm2")
+        source = Activation(graph, attended, panels=tiles)
+        stream.add_product(source, weight, scheme, "proj", bias)
 
-        x = linear(Activation(graph, y), tensor(f"{block}.mlp.linear_fc1.weight"), scheme, "fc1")
-        x = add(x, tensor(f"{block}.mlp.linear_fc1.bias"))
-        x = graph.node("Gelu", [x], approximate="tanh")
-        x = linear(Activation(graph, x), tensor(f"{block}.mlp.linear_fc2.weight"), scheme, "fc2")
-        bias = tensor(f"{block}.mlp.linear_fc2.bias")
-        if layer + 1 < vision.depth:
-            y, residual = add_norm(x, residual, bias, f"blocks.{layer + 1}.norm1")
-        else:
-            residual = graph.node("Add", [add(x, bias), residual])
+        source = stream.normalized(norm(f"{block}.norm2"))
+        weight, bias = affine(f"{block}.mlp.linear_fc1")
+        panels = stream.panels
+        x = linear(source, weight, scheme, "fc1", bias=bias, gelu=True, panels=panels)
+        weight, bias = affine(f"{block}.mlp.linear_fc2")
+        stream.add_product(Activation(graph, x, panels=panels), weight, scheme, "fc2", bias)
         if layer in vision.deepstack_layers:
             index = vision.deepstack_layers.index(layer)
-            tap = merge(residual, f"deepstack_merger_list.{index}", normalize_merged=True)
+            tap = merge(stream.rows(), f"deepstack_merger_list.{index}", normalize_merged=True)
             taps.append(graph.node("Unsqueeze", [tap, graph.constant([0], np.int64)]))
 
-    embeds = merge(residual, "merger", normalize_merged=False)
+    embeds = merge(stream.rows(), "merger", normalize_merged=False)
     size = vision.out_hidden_size
     graph.output(embeds, "embeds", np.float32, ["tokens", size])
     if taps:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from qwink.errors import ArtifactError
 from qwink.model.config import ModelConfig, load_config
+from qwink.native import Kernels
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -56,7 +57,8 @@ class Manifest:
     """What is in an artifact. `id` changes whenever an answer could.
 
     `graphs` says which file plays which part: vision, prefill, decode, head. Prefill and decode
-    are the same file where one copy of the weights serves both.
+    are the same file where one copy of the weights serves both. `kernels` says whose operators
+    they are made of.
     """
 
     format_version: int
@@ -69,6 +71,7 @@ class Manifest:
     positions: TableInfo
     files: dict[str, FileInfo]
     versions: dict[str, str]
+    kernels: Kernels = "onnxruntime"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"

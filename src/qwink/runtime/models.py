@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from qwink.cache.embeddings import Store
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
-from qwink.export.identity import Report, artifact_id
+from qwink.export.identity import Report, artifact_id, choose_kernels
 from qwink.export.recipe import Recipe, get_recipe
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
@@ -133,7 +133,7 @@ def checkpoint_folder(hub_id: str, settings: Settings) -> Path:
 
 def artifact_folder(checkpoint: Path, recipe: Recipe, settings: Settings) -> Path:
     """Where in the cache the artifact of a checkpoint belongs. Raises CheckpointError."""
-    identity = artifact_id(fingerprint(checkpoint), recipe)
+    identity = artifact_id(fingerprint(checkpoint), recipe, choose_kernels(recipe))
     return settings.artifacts / f"{checkpoint.name}-{recipe.name}-{identity[:12]}"
 
 

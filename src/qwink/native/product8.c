@@ -1,0 +1,151 @@
+// Products of uint8 rows and int8 weights: AMX tiles for many rows, VNNI for few.
+//
+// Both read the same weights: panels of 32 columns, in each panel the depth in chunks of 64, and
+// in each chunk two tiles of 16 columns whose row r holds, for each column, the four values
+// 4r to 4r + 3. That is a tile for AMX and a sequence of vectors for VNNI, and either way one
+// stream of memory from the panel's start to its end.
+#include "kernels.h"
+#include "math512.h"
+
+enum { ROWS = 2 * TILE };
+
+// The tile that holds a row, from that row on.
+static inline const uint8_t *tile_row(const struct product8 *p, int64_t row) {
+  return p->rows + row / TILE * TILE * p->depth + row % TILE * CHUNK;
+}
+
+// What sixteen neighbouring columns have in common.
+struct columns {
+  __m512 scale, bias;
+  __m512i zero;
+};
+
+AVX512 static inline struct columns columns_at(const struct product8 *p, int64_t column) {
+  return (struct columns){
+      .scale = _mm512_loadu_ps(p->column_scale + column),
+      .bias = p->bias ? _mm512_loadu_ps(p->bias + column) : _mm512_setzero_ps(),
+      .zero = _mm512_slli_epi32(_mm512_loadu_si512(p->column_sum + column), 7),  // ZERO = 2^7
+  };
+}
+
+AVX512 static inline __m512 value_of(const struct columns *c, __m512i sum, __m512 row_scale) {
+  const __m512 value = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, c->zero));
+  return _mm512_fmadd_ps(value, _mm512_mul_ps(c->scale, row_scale), c->bias);
+}
+
+AVX512 static inline void store(const struct product8 *p, __m512 value, int64_t row,
+                                int64_t column) {
+  const int64_t at = row * p->layout.row + column / PANEL * p->layout.group + column % PANEL;
+  // Panels have room for all their columns; those beyond the outputs are zero.
+  const __mmask16 mask = lanes(column, p->layout.row == PANEL ? INT64_MAX : p->num_outputs);
+  if (p->skip) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, p->skip + at));
+  _mm512_mask_storeu_ps(p->out + at, mask, value);
+}
+
+// Sums of `count` rows, [rows][16] for each half of the panel `stride` apart.
+AVX512 static void finish(const struct product8 *p, const int32_t *sums, int64_t half,
+                          int64_t count, int64_t row, int64_t panel) {
+  const int64_t column = panel * PANEL;
+  const struct columns low = columns_at(p, column), high = columns_at(p, column + TILE);
+  for (int64_t m = 0; m < count; m++, row++, sums += TILE) {
+    const __m512 row_scale = _mm512_set1_ps(p->row_scale[row]);
+    __m512 a = value_of(&low, _mm512_load_si512(sums), row_scale);
+    __m512 b = value_of(&high, _mm512_load_si512(sums + half), row_scale);
+    if (p->activation == ACT_SWIGLU) {  // gate beside up
+      store(p, _mm512_mul_ps(silu512(a), b), row, column / 2);
+      continue;
+    }
+    if (p->activation == ACT_GELU) a = gelu512(a), b = gelu512(b);
+    store(p, a, row, column);
+    store(p, b, row, column + TILE);
+  }
+}
+
+// Up to `N` rows from `row`; N is a constant, so that the sums stay in registers.
+#define VNNI_ROWS(N)                                                                             \
+  AVX512 static void vnni_##N(const struct product8 *p, int64_t row, int64_t panel) {             \
+    const int8_t *w = p->weight + panel * PANEL * p->depth;                                      \
+    const uint8_t *x = tile_row(p, row);                                                         \
+    __m512i low[N], high[N];                                                                     \
+    for (int m = 0; m < N; m++) low[m] = high[m] = _mm512_setzero_si512();                       \
+    for (int64_t k = 0; k < p->depth; k += CHUNK, w += PANEL * CHUNK)                            \
+      for (int r = 0; r < TILE; r++) {                                                           \
+        _mm_prefetch((const char *)w + r * 2 * CHUNK + 4096, _MM_HINT_T0);                       \
+        _mm_prefetch((const char *)w + r * 2 * CHUNK + 4096 + 64, _MM_HINT_T0);                  \
+        const __m512i a = _mm512_loadu_si512(w + r * CHUNK);                                      \
+        const __m512i b = _mm512_loadu_si512(w + (TILE + r) * CHUNK);                             \
+        for (int m = 0; m < N; m++) {                                                            \
+          const __m512i v = _mm512_set1_epi32(*(const int32_t *)(x + m * CHUNK + k * TILE + 4 * r)); \
+          low[m] = _mm512_dpbusd_epi32(low[m], v, a);                                            \
+          high[m] = _mm512_dpbusd_epi32(high[m], v, b);                                          \
+        }                                                                                        \
+      }                                                                                          \
+    int32_t sums[2][N][TILE] __attribute__((aligned(64)));                                       \
+    for (int m = 0; m < N; m++) {                                                                \
+      _mm512_store_si512(sums[0][m], low[m]);                                                    \
+      _mm512_store_si512(sums[1][m], high[m]);                                                   \
+    }                                                                                            \
+    finish(p, sums[0][0], N * TILE, N, row, panel);                                              \
+  }
+VNNI_ROWS(1)
+VNNI_ROWS(2)
+VNNI_ROWS(4)
+VNNI_ROWS(8)
+
+static void vnni_panel(const struct product8 *p, int64_t panel) {
+  int64_t row = 0;
+  for (; row + 8 <= p->num_rows; row += 8) vnni_8(p, row, panel);
+  if (p->num_rows & 4) vnni_4(p, row, panel), row += 4;
+  if (p->num_rows & 2) vnni_2(p, row, panel), row += 2;
+  if (p->num_rows & 1) vnni_1(p, row, panel);
+}
+
+struct tile_config {
+  uint8_t palette, start_row, reserved[14];
+  uint16_t bytes_per_row[16];
+  uint8_t rows[16];
+} __attribute__((aligned(64)));
+
+AMX static void amx_panel(const struct product8 *p, int64_t panel) {
+  struct tile_config config = {.palette = 1};
+  for (int t = 0; t < 8; t++) config.bytes_per_row[t] = CHUNK, config.rows[t] = TILE;
+  _tile_loadconfig(&config);
+
+  const int8_t *weight = p->weight + panel * PANEL * p->depth;
+  const int64_t num_rows = (p->num_rows + TILE - 1) / TILE * TILE;
+  // [half of the panel][rows][16]
+  int32_t sums[2][ROWS * TILE] __attribute__((aligned(64)));
+  for (int64_t row = 0; row < num_rows; row += ROWS) {
+    const uint8_t *x = tile_row(p, row), *next = x + TILE * p->depth;
+    const int8_t *w = weight;
+    const bool both = row + TILE < num_rows;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t k = 0; k < p->depth; k += CHUNK, w += PANEL * CHUNK) {
+      _tile_loadd(4, x + k * TILE, CHUNK);
+      _tile_loadd(6, w, CHUNK);
+      _tile_dpbusd(0, 4, 6);
+      _tile_loadd(7, w + TILE * CHUNK, CHUNK);
+      _tile_dpbusd(1, 4, 7);
+      if (both) {
+        _tile_loadd(5, next + k * TILE, CHUNK);
+        _tile_dpbusd(2, 5, 6);
+        _tile_dpbusd(3, 5, 7);
+      }
+    }
+    _tile_stored(0, sums[0], CHUNK);
+    _tile_stored(2, sums[0] + TILE * TILE, CHUNK);
+    _tile_stored(1, sums[1], CHUNK);
+    _tile_stored(3, sums[1] + TILE * TILE, CHUNK);
+    const int64_t count = p->num_rows - row < ROWS ? p->num_rows - row : ROWS;
+    finish(p, sums[0], ROWS * TILE, count, row, panel);
+  }
+  _tile_release();
+}
+
+void product8_panels(const struct product8 *p, int64_t start, int64_t stop) {
+  const bool tiles = p->tiles && p->num_rows > 4;
+  for (int64_t panel = start; panel < stop; panel++) (tiles ? amx_panel : vnni_panel)(p, panel);
+}

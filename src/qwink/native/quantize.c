@@ -1,0 +1,115 @@
+// Activations to bytes, with the norm before it in the same pass over the row.
+#include "kernels.h"
+#include "math512.h"
+
+#include <math.h>
+#include <string.h>
+
+struct row {
+  const struct quantize *q;
+  const float *x;
+  __m512 mean, factor;
+};
+
+AVX512 static inline __m512 raw(const struct row *r, int64_t k) {
+  const float *x = r->x + k / PANEL * r->q->layout.group + k % PANEL;
+  return _mm512_maskz_loadu_ps(lanes(k, r->q->num_columns), x);
+}
+
+AVX512 static inline __m512 value(const struct row *r, int64_t k) {
+  const struct quantize *q = r->q;
+  __m512 v = raw(r, k);
+  if (q->norm == NORM_NONE) return v;
+  const __mmask16 m = lanes(k, q->num_columns);
+  v = _mm512_mul_ps(_mm512_sub_ps(v, r->mean), r->factor);
+  v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(m, q->gamma + k));
+  return q->norm == NORM_LAYER ? _mm512_add_ps(v, _mm512_maskz_loadu_ps(m, q->beta + k)) : v;
+}
+
+AVX512 static void measure(struct row *r) {
+  const struct quantize *q = r->q;
+  const float count = (float)q->num_columns;
+  r->mean = _mm512_setzero_ps();
+  if (q->norm == NORM_NONE) return;
+  if (q->norm == NORM_LAYER) {
+    __m512 sum = _mm512_setzero_ps();
+    for (int64_t k = 0; k < q->num_columns; k += 16) sum = _mm512_add_ps(sum, raw(r, k));
+    r->mean = _mm512_set1_ps(_mm512_reduce_add_ps(sum) / count);
+  }
+  __m512 square = _mm512_setzero_ps();
+  for (int64_t k = 0; k < q->num_columns; k += 16) {
+    const __m512 d = _mm512_maskz_sub_ps(lanes(k, q->num_columns), raw(r, k), r->mean);
+    square = _mm512_fmadd_ps(d, d, square);
+  }
+  const __m512 variance = _mm512_set1_ps(_mm512_reduce_add_ps(square) / count + q->epsilon);
+  r->factor = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(variance));
+}
+
+AVX512 void quantize_tile(const struct quantize *q, int64_t tile) {
+  const int64_t depth = round_up(q->num_columns, CHUNK);
+  uint8_t *out = q->out + tile * TILE * depth;
+  for (int64_t m = 0; m < TILE; m++) {
+    const int64_t at = tile * TILE + m;
+    if (at >= q->num_rows) {  // rows that only fill the tile
+      for (int64_t k = 0; k < depth; k += CHUNK) memset(out + k * TILE + m * CHUNK, 128, CHUNK);
+      continue;
+    }
+    struct row r = {.q = q, .x = q->x + at * q->layout.row};
+    measure(&r);
+    __m512 peak = _mm512_set1_ps(1e-9f);
+    __mmask16 nan = 0;  // bytes cannot say NaN and max forgets it: the scale has to
+    for (int64_t k = 0; k < q->num_columns; k += 16) {
+      const __m512 v = value(&r, k);
+      nan |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+      peak = _mm512_max_ps(peak, _mm512_abs_ps(v));
+    }
+    const float top = nan ? NAN : _mm512_reduce_max_ps(peak);
+    const __m512 factor = _mm512_set1_ps(127.0f / top);
+    q->scale[at] = top / 127.0f;
+    for (int64_t k = 0; k < depth; k += 16) {
+      const __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(value(&r, k), factor));
+      const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_add_epi32(v, _mm512_set1_epi32(128)));
+      _mm_store_si128((__m128i *)(out + k / CHUNK * CHUNK * TILE + m * CHUNK + k % CHUNK), bytes);
+    }
+  }
+}
+
+AVX512 void rms_norm(const float *x, const float *gamma, float epsilon, int64_t num_columns,
+                     float *out) {
+  __m512 square = _mm512_setzero_ps();
+  for (int64_t k = 0; k < num_columns; k += 16) {
+    const __m512 v = _mm512_maskz_loadu_ps(lanes(k, num_columns), x + k);
+    square = _mm512_fmadd_ps(v, v, square);
+  }
+  const float mean = _mm512_reduce_add_ps(square) / (float)num_columns + epsilon;
+  const __m512 factor = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(_mm512_set1_ps(mean)));
+  for (int64_t k = 0; k < num_columns; k += 16) {
+    const __mmask16 m = lanes(k, num_columns);
+    const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + k), factor);
+    _mm512_mask_storeu_ps(out + k, m, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(m, gamma + k)));
+  }
+}
+
+AVX512 void quantize4(const float *x, int64_t num_columns, struct block4 *out, int64_t stride) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  for (int64_t k = 0; k < num_columns; k += BLOCK4, out += stride) {
+    for (int g = 0; g < 4; g++) {  // 32 values: four lanes of the dot product
+      const __m512 a = _mm512_loadu_ps(x + k + 32 * g), b = _mm512_loadu_ps(x + k + 32 * g + 16);
+      const __m512 size = _mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b));
+      const bool nan = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+      const float top = _mm512_reduce_max_ps(_mm512_max_ps(size, _mm512_set1_ps(1e-9f)));
+      const float peak = nan ? NAN : top;
+      const __m512 factor = _mm512_set1_ps(127.0f / peak);
+      const __m512 e = _mm512_mul_ps(_mm512_permutex2var_ps(a, even, b), factor);
+      const __m512 o = _mm512_mul_ps(_mm512_permutex2var_ps(a, odd, b), factor);
+      _mm_store_si128((__m128i *)out->even + g, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(e)));
+      _mm_store_si128((__m128i *)out->odd + g, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(o)));
+      _mm_store_ps(out->scale + 4 * g, _mm_set1_ps(peak / 127.0f));
+    }
+    const __m512i eight = _mm512_set1_epi8(8), zero = _mm512_setzero_si512();
+    __m512i sum = _mm512_dpbusd_epi32(zero, eight, _mm512_load_si512(out->even));
+    sum = _mm512_dpbusd_epi32(sum, eight, _mm512_load_si512(out->odd));
+    _mm512_store_si512(out->offset, _mm512_sub_epi32(zero, sum));
+  }
+}

@@ -1,0 +1,320 @@
+"""Our own operators, in graphs of one layer, against the same arithmetic in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from numpy.typing import NDArray
+
+from qwink.export.graph import NATIVE, Graph, WeightFile
+from qwink.export.linear import Activation, Norm, gated, linear, native_attributes
+from qwink.export.pack import PANEL
+from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_columns
+from qwink.export.recipe import W8A8, nbits
+from qwink.export.stream import Stream
+from qwink.model.rope import vision_rope
+from qwink.native import LIBRARY, Kernels, best_kernels, runs
+from qwink.types import Grid
+
+Float = NDArray[np.float32]
+Build = Callable[[Graph], str]
+
+pytestmark = pytest.mark.skipif(
+    best_kernels() == "onnxruntime", reason="this processor does not run our kernels"
+)
+OURS: tuple[Kernels, ...] = ("amx", "vnni")
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Float:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def run(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> Float:
+    """The result of a small graph. `build` finds its inputs by name."""
+    if not runs(kernels):
+        pytest.skip(f"this processor does not run {kernels} kernels")
+    file = WeightFile(folder / "graph.bin")
+    graph = Graph("graph", file, kernels)
+    for name, value in inputs.items():
+        graph.input(name, value.dtype, [f"{name}_{axis}" for axis in range(value.ndim)])
+    graph.output(build(graph), "y", np.float32, [])
+    path = folder / "graph.onnx"
+    graph.save(path)
+    file.close()
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.register_custom_ops_library(str(LIBRARY))
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    result: Float = session.run(["y"], inputs)[0]
+    return result
+
+
+def to_panels(rows: Float) -> Float:
+    padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % PANEL)))
+    return np.ascontiguousarray(padded.reshape(rows.shape[0], -1, PANEL).transpose(1, 0, 2))
+
+
+def from_panels(panels: Float, num_columns: int) -> Float:
+    return panels.transpose(1, 0, 2).reshape(panels.shape[1], -1)[:, :num_columns]
+
+
+def rounded(x: NDArray[Any]) -> NDArray[np.float64]:
+    """What 8 bits and a scale per row leave of x."""
+    scale = np.abs(x).max(axis=1, keepdims=True).clip(1e-9) / 127
+    values: NDArray[np.float64] = np.rint(x / scale) * scale
+    return values
+
+
+def normalized(x: Float, norm: Norm) -> NDArray[np.float64]:
+    wide = x.astype(np.float64)
+    if norm.beta is not None:
+        wide = wide - wide.mean(axis=1, keepdims=True)
+    wide /= np.sqrt((wide**2).mean(axis=1, keepdims=True) + norm.epsilon)
+    shifted: NDArray[np.float64] = wide * norm.gamma + (0 if norm.beta is None else norm.beta)
+    return shifted
+
+
+def assert_close(found: Float, expected: NDArray[Any]) -> None:
+    """All but a few to 1e-5: a tie may be rounded the other way, by one step of one input."""
+    error = np.abs(found - expected) / np.abs(expected).max()
+    assert found.shape == expected.shape
+    assert np.quantile(error, 0.97) < 1e-5
+    assert error.max() < 1e-2
+
+
+@pytest.mark.parametrize("kernels", OURS)
+@pytest.mark.parametrize("panels", [False, True])
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 5, 16, 17, 47])
+def test_int8(tmp_path: Path, kernels: Kernels, num_rows: int, *, panels: bool) -> None:
+    """Sizes that fill no panel, tile or chunk; norm, bias, GELU and residual on the way."""
+    x, weight, bias = normal(num_rows, 200), normal(100, 200), normal(100)
+    skip = normal(num_rows, 100)
+    norm = Norm(normal(200), 1e-6, normal(200))
+
+    def build(g: Graph) -> str:
+        source = Activation(g, "x", norm, panels=panels)
+        return linear(source, weight, W8A8, "w", bias=bias, gelu=True, skip="skip", panels=panels)
+
+    lay = to_panels if panels else np.asarray
+    found = run(tmp_path, kernels, build, x=lay(x), skip=lay(skip))
+    values, scales = quantize_columns(weight)
+    y = rounded(normalized(x, norm)) @ (values * scales.astype(np.float64)) + bias
+    y = y * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))) + skip
+    assert_close(from_panels(found, 100) if panels else found, y)
+
+
+@pytest.mark.parametrize("kernels", OURS)
+@pytest.mark.parametrize("num_rows", [1, 40])
+def test_gated_int8(tmp_path: Path, kernels: Kernels, num_rows: int) -> None:
+    x, gate, up = normal(num_rows, 64), normal(72, 64), normal(72, 64)
+    norm = Norm(normal(64), 1e-6)
+    found = run(
+        tmp_path,
+        kernels,
+        lambda g: gated(Activation(g, "x", norm), gate, up, W8A8, fused=False),
+        x=x,
+    )
+    source = rounded(normalized(x, norm))
+    a, b = (source @ rounded(matrix).T for matrix in (gate, up))
+    assert_close(found, a / (1 + np.exp(-a)) * b)
+
+
+@pytest.mark.parametrize("block", [32, 64, 128])
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 4, 7, 8, 13])
+def test_int4(tmp_path: Path, block: int, num_rows: int) -> None:
+    x, weight, skip = normal(num_rows, 256), normal(37, 256), normal(num_rows, 37)
+    norm = Norm(normal(256), 1e-6)
+    scheme = nbits(4, block)
+    found = run(
+        tmp_path,
+        "vnni",
+        lambda g: linear(Activation(g, "x", norm), weight, scheme, "w", skip="skip"),
+        x=x,
+        skip=skip,
+    )
+    wide = normalized(x, norm).reshape(-1, 32)  # a scale for each 32 values
+    kept = dequantize_blocks(*quantize_blocks(weight, 4, block), 4, 256).astype(np.float64)
+    assert_close(found, rounded(wide).reshape(num_rows, 256) @ kept.T + skip)
+
+
+def test_gated_int4(tmp_path: Path) -> None:
+    x, gate, up = normal(3, 128), normal(20, 128), normal(20, 128)
+    scheme = nbits(4, 32)
+    found = run(
+        tmp_path, "vnni", lambda g: gated(Activation(g, "x"), gate, up, scheme, fused=True), x=x
+    )
+    source = rounded(x.reshape(-1, 32)).reshape(3, 128)
+    a, b = (
+        source @ dequantize_blocks(*quantize_blocks(m, 4, 32), 4, 128).astype(np.float64).T
+        for m in (gate, up)
+    )
+    assert_close(found, a / (1 + np.exp(-a)) * b)
+
+
+@pytest.mark.parametrize("scheme", [W8A8, nbits(4, 32)], ids=["int8", "int4"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_row_that_is_not_finite_says_so(tmp_path: Path, scheme: Any, bad: float) -> None:
+    """And leaves its neighbours alone."""
+    x, weight = normal(6, 128), normal(32, 128)
+    spoiled = x.copy()
+    spoiled[2, 77] = bad
+
+    def build(g: Graph) -> str:
+        return linear(Activation(g, "x"), weight, scheme, "w")
+
+    found, clean = (run(tmp_path, "vnni", build, x=value) for value in (spoiled, x))
+    assert not np.isfinite(found[2]).any()
+    np.testing.assert_array_equal(np.delete(found, 2, 0), np.delete(clean, 2, 0))
+
+
+def test_a_stream_in_panels_reads_as_rows(tmp_path: Path) -> None:
+    x, more, weight = normal(9, 64), normal(9, 64), normal(64, 64)
+
+    def build(g: Graph) -> str:
+        stream = Stream(g, "x", 64, panels=True)
+        assert stream.panels
+        stream.add("more")
+        stream.add_product(Activation(g, "x"), weight, W8A8, "w")
+        stream.select("rows")
+        return stream.rows()
+
+    rows = np.array([8, 0, 3], np.int64)
+    found = run(tmp_path, "vnni", build, x=x, more=more, rows=rows)
+    assert_close(found, (x + more + rounded(x) @ rounded(weight).T)[rows])
+
+
+@pytest.mark.parametrize(("num_heads", "size"), [(2, 32), (1, 64), (3, 24), (2, 72)])
+@pytest.mark.parametrize("grid", [Grid(1, 2, 2), Grid(1, 6, 4), Grid(2, 10, 6), Grid(1, 30, 22)])
+def test_image_attention(tmp_path: Path, num_heads: int, size: int, grid: Grid) -> None:
+    """Several images of a grid, up to more than one chunk of 512 keys; bfloat16 inside."""
+    tokens = grid.h * grid.w
+    columns, rows = num_heads * size, grid.t * tokens
+    cos, sin = vision_rope(Grid(1, grid.h, grid.w), size, 10000.0, 2)
+    q, k, v = (normal(rows, columns) for _ in range(3))
+
+    def build(g: Graph) -> str:
+        attributes = native_attributes(g, columns, panels=True, num_heads=num_heads)
+        outputs = [g.fresh("y"), g.fresh("scratch")]
+        inputs = ["q", "k", "v", "cos", "sin"]
+        return g.nodes("ImageAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
+
+    lay = {name: to_panels(value) for name, value in (("q", q), ("k", k), ("v", v))}
+    found = from_panels(run(tmp_path, "amx", build, **lay, cos=cos, sin=sin), columns)
+    heads = (grid.t, tokens, num_heads, size)
+    q, k, v = (value.reshape(heads).transpose(0, 2, 1, 3) for value in (q, k, v))
+    expected = attention(rotated(q, cos, sin), rotated(k, cos, sin), v)
+    expected = expected.transpose(0, 2, 1, 3).reshape(rows, columns)
+    assert np.abs(found - expected).max() < 0.02 * np.abs(expected).max()  # 8 bits of mantissa
+
+
+def rotated(x: NDArray[Any], cos: Float, sin: Float) -> NDArray[Any]:
+    a, b = np.split(x, 2, axis=-1)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
+def attention(
+    q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], hidden: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """Softmax attention over the last two axes; `hidden` marks what a query must not see."""
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    if hidden is not None:
+        scores = np.where(hidden, -np.inf, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: NDArray[Any] = weights / weights.sum(axis=-1, keepdims=True) @ v
+    return result
+
+
+@pytest.mark.parametrize(
+    ("kernels", "lengths", "num_tokens"),
+    [
+        ("vnni", [1], 1),
+        ("vnni", [40, 7, 601], 1),  # a batch of single tokens, each with its own past
+        ("amx", [40, 7, 601], 1),
+        ("amx", [33], 33),
+        ("amx", [600], 45),  # a chunk that goes on from a past, across chunks of 512 keys
+        ("amx", [700], 700),
+    ],
+)
+def test_text_attention(
+    tmp_path: Path, kernels: Kernels, lengths: list[int], num_tokens: int
+) -> None:
+    num_heads, num_kv_heads, size, capacity = 4, 2, 32, 720
+    batch = len(lengths)
+    num_rows = batch * num_tokens
+    panels = kernels == "amx" and num_tokens > 1
+    q, k, v = (normal(num_rows, heads * size) for heads in (num_heads, num_kv_heads, num_kv_heads))
+    q_gamma, k_gamma = normal(size), normal(size)
+    angles = RNG.uniform(-3, 3, (800, size // 2)).astype(np.float32)
+    cos, sin = np.cos(angles), np.sin(angles)
+    rows = RNG.integers(0, 800, (batch, num_tokens))
+    past_key, past_value = (normal(batch, num_kv_heads, capacity, size) for _ in range(2))
+    names = ["q", "k", "v", "q_gamma", "k_gamma", "cos", "sin", "rows", "lengths"]
+
+    def build(g: Graph) -> str:
+        attributes = native_attributes(
+            g,
+            num_heads * size,
+            norm=Norm(q_gamma, 1e-6),
+            panels=panels,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+        )
+        outputs = [g.fresh(name) for name in ("y", "key", "value", "scratch")]
+        inputs = [*names, "past_key", "past_value"]
+        return g.nodes("TextAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
+
+    lay = to_panels if panels else np.asarray
+    found = run(
+        tmp_path,
+        kernels,
+        build,
+        q=lay(q),
+        k=lay(k),
+        v=lay(v),
+        q_gamma=q_gamma,
+        k_gamma=k_gamma,
+        cos=cos,
+        sin=sin,
+        rows=rows,
+        lengths=np.array(lengths, np.int32) - 1,
+        past_key=past_key,
+        past_value=past_value,
+    )
+    found = from_panels(found, num_heads * size) if panels else found
+
+    def heads(x: Float, sequence: int, count: int, gamma: Float | None) -> NDArray[Any]:
+        own = x.reshape(batch, num_tokens, count, size)[sequence]
+        if gamma is not None:
+            flat = normalized(own.reshape(-1, size), Norm(gamma, 1e-6)).reshape(own.shape)
+            at = rows[sequence]
+            return rotated(flat.transpose(1, 0, 2), cos[at], sin[at])
+        turned: NDArray[Any] = own.transpose(1, 0, 2)
+        return turned
+
+    for sequence, length in enumerate(lengths):
+        past = length - num_tokens
+        queries = heads(q, sequence, num_heads, q_gamma)
+        new_keys = heads(k, sequence, num_kv_heads, k_gamma)
+        new_values = heads(v, sequence, num_kv_heads, None)
+        all_keys = np.concatenate([past_key[sequence, :, :past], new_keys], axis=1)
+        all_values = np.concatenate([past_value[sequence, :, :past], new_values], axis=1)
+        group = num_heads // num_kv_heads
+        later = np.arange(length)[None] > past + np.arange(num_tokens)[:, None]
+        expected = attention(
+            queries, all_keys.repeat(group, axis=0), all_values.repeat(group, axis=0), later
+        ).transpose(1, 0, 2)
+        own = found.reshape(batch, num_tokens, num_heads, size)[sequence]
+        error = np.abs(own - expected).max() / np.abs(expected).max()
+        assert error < (1e-5 if num_tokens == 1 else 0.02)
+
+
+def test_shapes_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
+    x, weight = normal(4, 128), normal(32, 64)
+    with pytest.raises(Exception, match=r"qwink: .*x\.shape.* is not so"):
+        run(tmp_path, "vnni", lambda g: linear(Activation(g, "x"), weight, W8A8, "w"), x=x)
