@@ -241,6 +241,7 @@ def _load(model: str | None, how: dict[str, Any], context: int | None, *, hint: 
     """The model, run as `how` says: see `EngineOptions`."""
     from qwink.runtime.engines import EngineOptions
     from qwink.runtime.models import find_model, load
+    from qwink.runtime.scheduler import Limits
     from qwink.settings import Settings
 
     settings = Settings.from_environment()
@@ -251,7 +252,8 @@ def _load(model: str | None, how: dict[str, Any], context: int | None, *, hint: 
         options = EngineOptions.resolve(settings, **how)
         folder = find_model(reference, options, settings, progress)
     progress.finish(folder)
-    return load(folder, **how, context=context, settings=settings)
+    # One question: a GPU's memory is taken for one.
+    return load(folder, **how, context=context, limits=Limits(max_running=1), settings=settings)
 
 
 def _last(events: Iterator[Event]) -> Result:

@@ -17,6 +17,7 @@ from qwink.engine.base import Chunk, Traits, image_key
 from qwink.engine.threads import physical_cores
 from qwink.engine.torch.cache import TorchCache, aligned, bytes_per_token
 from qwink.engine.torch.device import choose_device, choose_dtype, device_name
+from qwink.engine.torch.measure import measure_traits
 from qwink.engine.torch.memory import DeviceMemory, check_weights, fit_slots
 from qwink.engine.torch.quantize import check_method
 from qwink.engine.torch.steps import Graphs, Steps
@@ -39,7 +40,7 @@ _ARITHMETIC = "torch-1"  # part of every cache key; to be changed with what is c
 class TorchEngine:
     """Runs one checkpoint folder."""
 
-    traits = Traits()
+    traits = Traits()  # measured when a cache is opened on a GPU; a CPU gains nothing
 
     def __init__(
         self,
@@ -124,6 +125,8 @@ class TorchEngine:
             self._rope = self._rope_tables(np.arange(capacity))
             if self.device.type == "cuda":
                 self._steps = Steps(cache, partial(self._step, cache, 0), Graphs(self.device))
+        if self.device.type == "cuda" and num_slots > 1:
+            self.traits = measure_traits(self, cache)
         return cache
 
     def _rope_tables(self, positions: Ints) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,63 @@
+"""Batches are chosen by what they take, here by a clock that says what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qwink.engine.base import Chunk, Traits
+from qwink.engine.torch.engine import TorchEngine
+from qwink.engine.torch.measure import best_batch, measure_traits
+from qwink.types import Patches
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ({1: 1.0}, 1),
+        ({1: 1.0, 2: 2.0, 4: 4.0}, 1),
+        ({1: 1.0, 2: 1.85, 4: 3.7}, 1),  # gains too little
+        ({1: 1.0, 2: 1.2, 4: 2.3}, 2),  # four gain little beside two
+        ({1: 1.0, 2: 1.9, 4: 3.0}, 4),
+        ({1: 1.0, 2: 1.1, 4: 1.3}, 4),
+    ],
+)
+def test_best_batch(seconds: dict[int, float], expected: int) -> None:
+    assert best_batch(seconds) == expected
+
+
+class Clocked:
+    """An engine whose work takes the time that `cost` says, on a clock of its own."""
+
+    def __init__(self, engine: TorchEngine, encode: float, prefill: float) -> None:
+        self._engine, self._encode, self._prefill = engine, encode, prefill
+        self.config, self.now = engine.config, 0.0
+
+    def encode_many(self, images: Sequence[Patches]) -> Any:
+        self.now += 1 + self._encode * len(images)
+        return self._engine.encode_many(images)
+
+    def prefill_many(self, cache: Any, slot: int, chunks: Sequence[Chunk]) -> Any:
+        self.now += 1 + self._prefill * len(chunks)
+        hidden = self._engine.prefill_many(cache, slot, chunks)
+        assert np.isfinite(hidden).all()
+        return hidden
+
+
+@pytest.mark.parametrize(
+    ("encode", "prefill", "expected"),
+    [(100.0, 100.0, (1, 1)), (0.1, 100.0, (4, 1)), (100.0, 0.1, (1, 4))],
+)
+def test_traits(
+    tiny_checkpoint: tuple[Path, Any], encode: float, prefill: float, expected: tuple[int, int]
+) -> None:
+    real = TorchEngine(tiny_checkpoint[0], "cpu", threads=1)
+    engine: Any = Clocked(real, encode, prefill)
+    cache = real.open_cache(5, 40)
+    assert measure_traits(engine, cache, lambda: engine.now) == Traits(*expected)
+    assert measure_traits(engine, real.open_cache(1, 40), lambda: engine.now).prefill_batch == 1
+    assert real.traits == Traits()  # nothing is measured on a CPU
