@@ -18,6 +18,7 @@ import pytest
 from qwink.cli.console import (
     DtypeName,
     EngineName,
+    KernelsName,
     RecipeName,
     TaskName,
     exit_codes,
@@ -25,6 +26,7 @@ from qwink.cli.console import (
 )
 from qwink.engine.torch.device import DTYPES
 from qwink.export.recipe import RECIPES
+from qwink.native import KERNELS
 from qwink.runtime.engines import ENGINES
 from qwink.types import STAGES, TASKS
 from tests.conftest import Ran, RunQwink
@@ -46,6 +48,7 @@ def assert_fails(ran: Ran, code: int, *words: str) -> None:
 def test_choices_are_those_of_the_runtime() -> None:
     assert get_args(TaskName) == TASKS
     assert get_args(RecipeName) == tuple(RECIPES)
+    assert get_args(KernelsName) == KERNELS
     assert get_args(EngineName) == ENGINES
     assert get_args(DtypeName) == ("auto", *DTYPES)
 
@@ -68,7 +71,8 @@ def test_json_document_is_complete(qwink: RunQwink, picture: Path) -> None:
     assert ran.err == ""
     document = json.loads(ran.out)
     assert set(document) == {
-        "text", "finish_reason", "model", "engine", "recipe", "usage", "timings", "warnings",
+        "text", "finish_reason", "model", "engine", "recipe", "kernels", "usage", "timings",
+            "warnings",
     }  # fmt: skip
     assert document["finish_reason"] == "length"
     assert document["model"] == "tiny"
@@ -318,6 +322,18 @@ def test_export_to_a_folder(
     mismatch = qwink("ask", "-q", "Hi", "--model", out, "--recipe", "fast")
     assert_fails(mismatch, 2, "exact", "fast")
     assert_fails(qwink("export", out), 1, "an artifact already")
+
+
+def test_export_for_any_processor(
+    qwink: RunQwink, tiny_checkpoint: tuple[Path, Any], tmp_path: Path
+) -> None:
+    source, out = str(tiny_checkpoint[0]), tmp_path / "out"
+    ran = qwink("export", source, "--kernels", "onnxruntime", "--out", str(out))
+    assert ran.code == 0, ran.err
+    assert json.loads((out / "manifest.json").read_text())["kernels"] == "onnxruntime"
+    ran = qwink("export", source, "--kernels", "onnxruntime")
+    assert ran.code == 2
+    assert "--kernels needs --out" in ran.err
 
 
 def test_export_refuses_what_is_there(

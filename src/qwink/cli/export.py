@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qwink.cli.console import ExportProgress, RecipeName
+from qwink.cli.console import ExportProgress, KernelsName, RecipeName
 
 
 def export(
@@ -32,6 +32,13 @@ def export(
             help="Folder to make; by default the one in the cache where qwink ask looks.",
         ),
     ] = None,
+    kernels: Annotated[
+        KernelsName | None,
+        typer.Option(
+            help="Whose operators compute: amx or vnni, for processors that have it, or "
+            "onnxruntime, for all; by default the first that runs here. Only with --out."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an artifact that is there already.")
     ] = False,
@@ -45,7 +52,7 @@ def export(
       qwink export ~/models/Qwen3-VL-2B-Instruct
       qwink export ~/models/Qwen3-VL-2B-Instruct --recipe quality --out ./quality
     """
-    from qwink.errors import ArtifactError
+    from qwink.errors import ArtifactError, OptionError
     from qwink.export.build import export as build
     from qwink.export.recipe import get_recipe
     from qwink.model.artifact import is_artifact
@@ -57,12 +64,16 @@ def export(
     if is_artifact(source):
         raise ArtifactError(f"{source}: an artifact already; give the checkpoint it was made from")
     chosen = get_recipe(recipe or settings.recipe)
+    if kernels is not None and out is None:
+        raise OptionError("--kernels needs --out; the cache holds what is fastest on this machine")
     target = out if out is not None else artifact_folder(source, chosen, settings)
     if target.exists() and not force:
         raise ArtifactError(
             f"{target}: already exists; choose another folder with --out, or add --force"
         )
     with ExportProgress(checkpoint) as progress:
-        artifact = build(source, target, chosen, progress, overwrite=force)
+        artifact = build(
+            source, target, chosen, progress, overwrite=force, kernels=kernels
+        )
     progress.finish(artifact.folder)
     typer.echo(artifact.folder)

@@ -120,7 +120,8 @@ class OnnxEngine:
 
     @property
     def about(self) -> dict[str, str]:
-        return {"engine": "onnx", "recipe": self._artifact.manifest.recipe}
+        manifest = self._artifact.manifest
+        return {"engine": "onnx", "recipe": manifest.recipe, "kernels": manifest.kernels}
 
     def _session(self, path: Path) -> ort.InferenceSession:
         options = ort.SessionOptions()
