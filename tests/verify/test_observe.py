@@ -59,10 +59,10 @@ def test_places_cover_the_model_in_order(load_nano: LoadNano) -> None:
         "vision, tap after layer 2 of 6",
         "vision, tap after layer 4 of 6",
         "vision, output",
-        *(f"prompt, text {name}" for name in ("layers 1–2", "layer 3", "layer 4")),
-        *(f"answer, text {name}" for name in ("layers 1–2", "layer 3", "layer 4")),
+        *(f"prompt, text {name}" for name in ("layers 1-2", "layer 3", "layer 4")),
+        *(f"answer, text {name}" for name in ("layers 1-2", "layer 3", "layer 4")),
     ]
-    answered = found.states["answer, text layers 1–2"]
+    answered = found.states["answer, text layers 1-2"]
     text = vlm.engine.config.text
     assert answered.shape == (4, text.num_kv_heads, len(found.ids) - 1, text.head_dim)
     assert all(np.isfinite(state).all() and state.any() for state in found.states.values())

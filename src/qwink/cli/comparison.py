@@ -24,7 +24,7 @@ _VERDICTS: dict[Verdict, str] = {
 
 def show_comparison(found: Comparison) -> None:
     """Figures, where in the model they arise, answers side by side, and the verdicts last."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(f"{found.model}: {len(found.pictures)} pictures, compared with exact")
     console.print(_figures(found.recipes))
     console.print(_places(found.recipes))

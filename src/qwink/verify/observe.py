@@ -141,7 +141,7 @@ class _Walk:
             for group in np.array_split(np.arange(layers), 3):
                 if group.size and tokens.size:
                     first, last = group[0] + 1, group[-1] + 1
-                    name = f"layer {first}" if first == last else f"layers {first}–{last}"
+                    name = f"layer {first}" if first == last else f"layers {first}-{last}"
                     found = kept[group][:, :, :, tokens].reshape(-1, heads, tokens.size, width)
                     states[f"{phase}, text {name}"] = found
         return states
