@@ -116,6 +116,23 @@ def test_common_starts_are_computed_once(tiny_model: Model) -> None:
         assert second.result().usage.cached_tokens > 20
 
 
+def test_the_prefix_cache_may_fail(tiny_model: Model) -> None:
+    """For want of memory, say: answers are computed, from the start."""
+    with running(tiny_model) as (vlm, _):
+        wanted = vlm.ask(question=TEXTS[0])
+        cache = vlm.scheduler._cache
+        for broken in ("write", "read"):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(cache, broken, fail)
+                again = vlm.ask(question=TEXTS[0])
+            assert again.text == wanted.text
+            assert (again.usage.cached_tokens > 0) == (broken == "read")
+
+
+def fail(*_: Any) -> None:
+    raise MemoryError("no memory left")
+
+
 def test_images_are_encoded_together_and_once(tiny_model: Model, pictures: list[Path]) -> None:
     with running(tiny_model) as (vlm, engine):
         calls: list[list[Patches]] = []

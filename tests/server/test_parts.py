@@ -17,6 +17,7 @@ from qwink.errors import (
     GenerationError,
     ImageTooLarge,
     OptionError,
+    OutOfMemory,
     Overloaded,
 )
 from qwink.server.auth import Keys
@@ -39,6 +40,7 @@ from qwink.types import Event
         (FetchError("x"), 400, "image_not_fetched"),
         (OptionError("seed is -1; ..."), 400, "invalid_value"),
         (GenerationError("x"), 500, "generation_failed"),
+        (OutOfMemory("x"), 500, "out_of_memory"),
         (ArtifactError("/secret/path"), 500, "server_error"),
         (RuntimeError("/secret/path"), 500, "internal_error"),
     ],

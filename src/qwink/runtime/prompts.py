@@ -6,6 +6,7 @@ behind those of the sequences being decoded.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from qwink.engine.base import Chunk, Engine
 from qwink.runtime.request import Ticket
 from qwink.runtime.together import together_or_alone
 from qwink.types import EncodedImage, Event, Patches
+
+logger = logging.getLogger(__name__)
 
 MIN_REUSE = 8  # tokens; below that restoring keys and values is not worth a copy
 
@@ -196,10 +199,14 @@ class Prompts:
         length = min(length, len(prompt) - 1)  # the last token must run, to give logits
         if length < MIN_REUSE:
             return 0
-        if source is not None:
-            self._cache.copy(source, slot, length)
-        elif entry is not None:
-            self._cache.write(slot, entry.values[:, :, :, :length])
+        try:
+            if source is not None:
+                self._cache.copy(source, slot, length)
+            elif entry is not None:
+                self._cache.write(slot, entry.values[:, :, :, :length])
+        except Exception:  # for want of memory, say; it can be computed as well
+            logger.exception("a known start could not be restored")
+            return 0
         ticket.request.watch.note(f"{length} prompt tokens reused")
         return length
 

@@ -321,6 +321,11 @@ class Scheduler:
         """Keep the keys and values of prompt and answer for whoever continues from here."""
         sequence, slot = ticket.request.sequence, self._running.index(ticket)
         num_bytes = sequence.num_cached * self._cache.bytes_per_token
-        if num_bytes <= self.prefixes.max_bytes:
-            values: Any = self._cache.read(slot, sequence.num_cached)
-            self.prefixes.put(PrefixEntry(sequence.cached_ids, sequence.prompt.images, values))
+        if num_bytes > self.prefixes.max_bytes:
+            return
+        try:
+            values = self._cache.read(slot, sequence.num_cached)
+        except Exception:  # for want of memory, say; the answer is whole without
+            logger.exception("an answer is not remembered")
+            return
+        self.prefixes.put(PrefixEntry(sequence.cached_ids, sequence.prompt.images, values))

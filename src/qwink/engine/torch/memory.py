@@ -28,6 +28,7 @@ class DeviceMemory:
         """What may be filled for good; None where nothing is counted."""
         if self.device.type != "cuda":
             return None
+        self.release()
         free, total = torch.cuda.mem_get_info(self.device)
         return max(0, int(free - HEADROOM * total))
 
