@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from qwink.cli.bench.cost import cost
+from qwink.cli.bench.ladder import ladder
 from qwink.cli.bench.load import load
 from qwink.cli.bench.stages import stages
 
@@ -18,5 +19,6 @@ app = typer.Typer(
     help="Measure speed, load and costs on this machine.",
 )
 app.command()(stages)
+app.command()(ladder)
 app.command()(load)
 app.command()(cost)
