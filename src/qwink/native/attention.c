@@ -1,6 +1,6 @@
 // Attention: rotations, the cache and the softmax in one operator.
 //
-// Many queries go through AMX in bfloat16, in blocks of 32 over chunks of 512 keys, with the
+// Many queries go through AMX in bfloat16, in blocks of 32 over chunks of 256 keys, with the
 // running softmax of FlashAttention (Dao et al., 2022, arXiv:2205.14135). A single query per
 // sequence is a stream over the cache in float32.
 #include "kernels.h"
@@ -143,14 +143,15 @@ struct tile_config {
   uint8_t rows[16];
 } __attribute__((aligned(64)));
 
-enum { QUERIES = 2 * TILE, KEYS = 512 };  // of a block, and of a chunk
+enum { QUERIES = 2 * TILE, KEYS = 256 };  // of a block, and of a chunk
 
-// Everything that a block of queries needs; 200 kB at most.
+// Everything that a block of queries needs. Rows are padded, so that they do not all fall into the
+// same sets of the cache.
 struct block {
   uint16_t queries[2][MAX_HEAD / STEP][TILE][STEP];
   uint16_t weights[2][KEYS / STEP][TILE][STEP];
-  float scores[QUERIES][KEYS];
-  float out[QUERIES][MAX_HEAD];
+  float scores[QUERIES][KEYS + TILE];
+  float out[QUERIES][MAX_HEAD + TILE];
   float peak[QUERIES], sum[QUERIES];
 } __attribute__((aligned(64)));
 
@@ -184,25 +185,25 @@ AMX_BF16 static void score(const struct attention *a, struct block *b, const uin
 // weights = 2^(scores - peak), with the sums and what was summed so far brought to the new peak.
 AMX_BF16 static void soften(const struct attention *a, struct block *b, int64_t m, int64_t num_keys,
                             int64_t width) {
+  float *scores = b->scores[m];
+  const int64_t whole = num_keys / 16 * 16;
   __m512 top = _mm512_set1_ps(b->peak[m]);
-  for (int64_t n = 0; n < num_keys; n += 16) {
-    const __m512 s = _mm512_load_ps(&b->scores[m][n]);
-    top = _mm512_mask_max_ps(top, lanes(n, num_keys), top, s);
-  }
+  for (int64_t n = 0; n < whole; n += 16) top = _mm512_max_ps(top, _mm512_load_ps(scores + n));
+  const __mmask16 rest = lanes(whole, num_keys);
+  top = _mm512_mask_max_ps(top, rest, top, _mm512_load_ps(scores + whole));
   const float peak = _mm512_reduce_max_ps(top);
+  // What a query does not see weighs nothing: 2^-infinity.
+  const __m512 never = _mm512_set1_ps(-INFINITY);
+  _mm512_store_ps(scores + whole, _mm512_mask_mov_ps(never, rest, _mm512_load_ps(scores + whole)));
+  for (int64_t n = whole + 16; n < width; n += 16) _mm512_store_ps(scores + n, never);
   const __m512 shift = _mm512_set1_ps(peak);
-  const __m512 lowest = _mm512_set1_ps(-100.0f);  // first operand of max: NaN gets through
   __m512 sum = _mm512_setzero_ps();
   for (int64_t n = 0; n < width; n += STEP) {
-    __m512 w[2];
-    for (int h = 0; h < 2; h++) {
-      const int64_t at = n + 16 * h;
-      const __m512 s = _mm512_sub_ps(_mm512_load_ps(&b->scores[m][at]), shift);
-      w[h] = _mm512_maskz_mov_ps(lanes(at, num_keys), exp2_512(_mm512_max_ps(lowest, s)));
-      sum = _mm512_add_ps(sum, w[h]);
-    }
+    const __m512 low = exp2_rough(_mm512_sub_ps(_mm512_load_ps(scores + n), shift));
+    const __m512 high = exp2_rough(_mm512_sub_ps(_mm512_load_ps(scores + n + 16), shift));
+    sum = _mm512_add_ps(sum, _mm512_add_ps(low, high));
     _mm512_store_si512(b->weights[m / TILE][n / STEP][m % TILE],
-                       (__m512i)_mm512_cvtne2ps_pbh(w[1], w[0]));
+                       (__m512i)_mm512_cvtne2ps_pbh(high, low));
   }
   const float fade = exp2f(b->peak[m] - peak);
   b->sum[m] = b->sum[m] * fade + _mm512_reduce_add_ps(sum);
@@ -310,7 +311,8 @@ AVX512 void attention_single(const struct attention *a, int64_t start, int64_t s
   enum { RUN = 256 };  // keys whose scores are held at once
   const int64_t group = a->num_heads / a->num_kv_heads;
   const float factor = 1.44269504f / sqrtf((float)a->size);
-  for (int64_t unit = start; unit < stop; unit++) {
+  attention_append(a, start, stop);
+  for (int64_t unit = start * group; unit < stop * group; unit++) {
     const int64_t s = unit / a->num_heads, head = unit % a->num_heads;
     const int64_t num_keys = past_of(a, s) + 1;
     const float *keys = cached(a->key_cache, a, s, head / group, 0);

@@ -122,5 +122,11 @@ void attention_append(const struct attention *a, int64_t start, int64_t stop);
 void attention_pack(const struct attention *a, int64_t start, int64_t stop);
 void attention_blocks(const struct attention *a, int64_t start, int64_t stop);
 int64_t attention_num_blocks(const struct attention *a);
-// Or, with one new token each, [sequence, head].
+// Or all of it at once, with one new token each, [sequence, KV head].
 void attention_single(const struct attention *a, int64_t start, int64_t stop);
+
+// Memory in large pages, or NULL.
+void *resident_reserve(size_t num_bytes);
+// The copy's source is not needed in memory any more.
+void resident_leave(void *from, const void *copy, size_t num_bytes);
+void resident_free(void *memory, size_t num_bytes);

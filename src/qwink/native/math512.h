@@ -16,6 +16,18 @@ AVX512 static inline __m512 exp2_512(__m512 y) {
   return _mm512_scalef_ps(p, n);
 }
 
+// The same to 1e-4, for what is rounded to bfloat16; 2^y is 0 below 2^-100, NaN stays NaN.
+AVX512 static inline __m512 exp2_rough(__m512 y) {
+  y = _mm512_max_ps(_mm512_set1_ps(-100.0f), y);  // the first operand: NaN gets through
+  const __m512 n = _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 f = _mm512_sub_ps(y, n);
+  __m512 p = _mm512_set1_ps(5.5504109e-2f);
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.4022651e-1f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.9314718e-1f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(p, n);
+}
+
 AVX512 static inline __m512 exp512(__m512 x) {
   return exp2_512(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)));
 }

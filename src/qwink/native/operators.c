@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "onnxruntime.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,10 +31,17 @@ struct tensor {
   size_t num_dimensions;
 };
 
+struct resident {
+  atomic_flag claimed;     // by the run that moves the weights
+  _Atomic(void *) weight;  // where they are then, or NULL
+  size_t num_bytes;
+};
+
 struct kernel {
   const struct api *api;
   int64_t norm, activation, panels, tiles, columns, num_heads, num_kv_heads;
   float epsilon;
+  struct resident *resident;
 };
 
 static Status *input(const struct api *api, const KernelContext *context, size_t index,
@@ -165,6 +173,42 @@ static Status *product_int8(const struct kernel *k, KernelContext *context) {
   return run_parts(api, context, product8_work, &p, num_panels);
 }
 
+// Moves weights to large pages when they are first used; those who come meanwhile do without.
+
+struct move {
+  uint8_t *to;
+  const uint8_t *from;
+  int64_t num_bytes;
+};
+
+enum { MOVED_AT_ONCE = 1 << 18 };
+
+static void move_work(const void *data, int64_t start, int64_t stop) {
+  const struct move *m = data;
+  const int64_t from = start * MOVED_AT_ONCE, end = stop * MOVED_AT_ONCE;
+  const int64_t to = end < m->num_bytes ? end : m->num_bytes;
+  memcpy(m->to + from, m->from + from, (size_t)(to - from));
+}
+
+static Status *resident_weight(const struct kernel *k, const KernelContext *context,
+                               const struct tensor *weight, int64_t num_bytes, const void **out) {
+  struct resident *r = k->resident;
+  if (!atomic_flag_test_and_set(&r->claimed)) {
+    uint8_t *memory = resident_reserve((size_t)num_bytes);
+    if (memory) {
+      const struct move move = {memory, weight->data, num_bytes};
+      const int64_t num_units = round_up(num_bytes, MOVED_AT_ONCE) / MOVED_AT_ONCE;
+      TRY(run_parts(k->api, context, move_work, &move, num_units));
+      resident_leave(weight->data, memory, (size_t)num_bytes);
+      r->num_bytes = (size_t)num_bytes;
+      atomic_store(&r->weight, memory);
+    }
+  }
+  void *moved = atomic_load(&r->weight);
+  *out = moved ? moved : weight->data;
+  return NULL;
+}
+
 // ProductInt4: x, weight, scale, gamma?, skip? -> out
 
 static void product4_work(const void *p, int64_t start, int64_t stop) {
@@ -186,7 +230,6 @@ static Status *product_int4(const struct kernel *k, KernelContext *context) {
   CHECK(api, !gamma.data || gamma.shape[0] == depth);
   CHECK(api, !skip.data || (skip.shape[0] == num_rows && skip.shape[1] == k->columns));
   struct product4 p = {
-      .weight = weight.data,
       .scale = scale.data,
       .skip = skip.data,
       .num_rows = num_rows,
@@ -196,6 +239,9 @@ static Status *product_int4(const struct kernel *k, KernelContext *context) {
       .activation = (enum activation)k->activation,
   };
   TRY(matrix_output(k, context, num_rows, &p.out));
+  const void *moved;
+  TRY(resident_weight(k, context, &weight, num_weights * depth / 2, &moved));
+  p.weight = moved;
 
   const size_t num_blocks = (size_t)(depth / BLOCK4 * num_rows);
   struct block4 *blocks = aligned_alloc(64, num_blocks * sizeof *blocks + (size_t)depth * 4);
@@ -347,11 +393,13 @@ static Status *text_attention(const struct kernel *k, KernelContext *context) {
   TRY(matrix_output(k, context, num_rows, &a.out));
   TRY(present(api, context, 1, &keys, &a.key_cache));
   TRY(present(api, context, 2, &values, &a.value_cache));
-  TRY(run_parts(api, context, append_work, &a, num_sequences * k->num_kv_heads));
-  if (num_tokens > 1) return attend_by_tiles(k, context, &a, 3);
-  const int64_t nothing = 0;
-  TRY(output(api, context, 3, &nothing, 1, &a.packed));
-  return run_parts(api, context, single_work, &a, num_sequences * k->num_heads);
+  const int64_t num_units = num_sequences * k->num_kv_heads, nothing = 0;
+  if (num_tokens == 1) {
+    TRY(output(api, context, 3, &nothing, 1, &a.packed));
+    return run_parts(api, context, single_work, &a, num_units);
+  }
+  TRY(run_parts(api, context, append_work, &a, num_units));
+  return attend_by_tiles(k, context, &a, 3);
 }
 
 // The operators as ONNX Runtime sees them.
@@ -366,6 +414,7 @@ struct operator {
 
 struct instance {
   struct kernel kernel;
+  struct resident resident;
   Status *(*compute)(const struct kernel *, KernelContext *);
 };
 
@@ -376,6 +425,7 @@ static Status *create(const struct custom_op *op, const struct api *api, const K
   struct kernel *k = &self->kernel;
   self->compute = ((const struct operator *)op)->compute;
   k->api = api;
+  k->resident = &self->resident;
   Status *status = api->attribute_int(info, "norm", &k->norm);
   if (!status) status = api->attribute_int(info, "activation", &k->activation);
   if (!status) status = api->attribute_int(info, "panels", &k->panels);
@@ -389,6 +439,12 @@ static Status *create(const struct custom_op *op, const struct api *api, const K
   else
     *out = self;
   return status;
+}
+
+static void destroy(void *self) {
+  struct resident *r = &((struct instance *)self)->resident;
+  resident_free(r->weight, r->num_bytes);
+  free(self);
 }
 
 static Status *compute(void *self, KernelContext *context) {
@@ -417,7 +473,7 @@ static int newest(const struct custom_op *op) { return (void)op, INT32_MAX; }
 #define CALLBACKS                                                                             \
   {.version = API_VERSION, .name = name, .provider = provider, .input_type = input_type,      \
    .num_inputs = num_inputs, .output_type = output_type, .num_outputs = num_outputs,          \
-   .destroy = free, .input_characteristic = need, .output_characteristic = always,            \
+   .destroy = destroy, .input_characteristic = need, .output_characteristic = always,            \
    .input_memory = anywhere, .unused = {zero, zero, zero, zero}, .create_kernel_v2 = create, \
    .compute_v2 = compute, .start_version = one, .end_version = newest}
 

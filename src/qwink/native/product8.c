@@ -42,9 +42,9 @@ AVX512 static inline void store(const struct product8 *p, __m512 value, int64_t 
   _mm512_mask_storeu_ps(p->out + at, mask, value);
 }
 
-// Sums of `count` rows, [rows][16] for each half of the panel `stride` apart.
-AVX512 static void finish(const struct product8 *p, const int32_t *sums, int64_t half,
-                          int64_t count, int64_t row, int64_t panel) {
+// Rows `row` on from their sums, [rows][16] for each half of the panel, `half` apart.
+AVX512 static inline void finish(const struct product8 *p, const int32_t *sums, int64_t half,
+                                 int64_t count, int64_t row, int64_t panel) {
   const int64_t column = panel * PANEL;
   const struct columns low = columns_at(p, column), high = columns_at(p, column + TILE);
   for (int64_t m = 0; m < count; m++, row++, sums += TILE) {
@@ -106,19 +106,28 @@ struct tile_config {
   uint8_t rows[16];
 } __attribute__((aligned(64)));
 
-AMX static void amx_panel(const struct product8 *p, int64_t panel) {
+AMX static void amx_panel(const struct product8 *p, int64_t panel, int64_t start, int64_t stop,
+                          bool fetch) {
   struct tile_config config = {.palette = 1};
   for (int t = 0; t < 8; t++) config.bytes_per_row[t] = CHUNK, config.rows[t] = TILE;
   _tile_loadconfig(&config);
 
   const int8_t *weight = p->weight + panel * PANEL * p->depth;
-  const int64_t num_rows = (p->num_rows + TILE - 1) / TILE * TILE;
-  // [half of the panel][rows][16]
-  int32_t sums[2][ROWS * TILE] __attribute__((aligned(64)));
-  for (int64_t row = 0; row < num_rows; row += ROWS) {
+  const int64_t num_steps = p->depth / CHUNK;
+  // A block's sums, [half of the panel][rows][16], are finished while the next block's are made:
+  // vectors and tiles are computed by different parts of the core.
+  int32_t sums[2][2][ROWS * TILE] __attribute__((aligned(64)));
+  const int64_t per_step = round_up(ROWS, num_steps) / num_steps;
+  // The next panel is brought to the second-level cache meanwhile, a few lines a step.
+  const int64_t num_blocks = (stop - start + ROWS - 1) / ROWS, num_lines = PANEL * num_steps;
+  const int64_t lines_per_step = fetch ? num_lines / (num_blocks * num_steps) + 1 : 0;
+  const int8_t *ahead = weight + PANEL * p->depth, *end = ahead + PANEL * p->depth;
+  int64_t ready = start, done = start;  // rows with sums, rows finished
+  for (int64_t row = start; row < stop; row += ROWS) {
     const uint8_t *x = tile_row(p, row), *next = x + TILE * p->depth;
     const int8_t *w = weight;
-    const bool both = row + TILE < num_rows;
+    const bool both = row + TILE < stop;
+    const int32_t *previous = sums[(row / ROWS + 1) % 2][0];
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -134,18 +143,34 @@ AMX static void amx_panel(const struct product8 *p, int64_t panel) {
         _tile_dpbusd(2, 5, 6);
         _tile_dpbusd(3, 5, 7);
       }
+      for (int64_t i = 0; i < lines_per_step && ahead < end; i++, ahead += CHUNK)
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+      const int64_t count = ready - done < per_step ? ready - done : per_step;
+      finish(p, previous + done % ROWS * TILE, ROWS * TILE, count, done, panel);
+      done += count;
     }
-    _tile_stored(0, sums[0], CHUNK);
-    _tile_stored(2, sums[0] + TILE * TILE, CHUNK);
-    _tile_stored(1, sums[1], CHUNK);
-    _tile_stored(3, sums[1] + TILE * TILE, CHUNK);
-    const int64_t count = p->num_rows - row < ROWS ? p->num_rows - row : ROWS;
-    finish(p, sums[0], ROWS * TILE, count, row, panel);
+    int32_t *low = sums[row / ROWS % 2][0], *high = low + ROWS * TILE;
+    _tile_stored(0, low, CHUNK);
+    _tile_stored(2, low + TILE * TILE, CHUNK);
+    _tile_stored(1, high, CHUNK);
+    _tile_stored(3, high + TILE * TILE, CHUNK);
+    ready = row + ROWS < stop ? row + ROWS : stop;
   }
+  const int32_t *last = sums[(ready - 1) / ROWS % 2][0];
+  finish(p, last + done % ROWS * TILE, ROWS * TILE, ready - done, done, panel);
   _tile_release();
 }
 
 void product8_panels(const struct product8 *p, int64_t start, int64_t stop) {
-  const bool tiles = p->tiles && p->num_rows > 4;
-  for (int64_t panel = start; panel < stop; panel++) (tiles ? amx_panel : vnni_panel)(p, panel);
+  if (!p->tiles || p->num_rows <= 4) {
+    for (int64_t panel = start; panel < stop; panel++) vnni_panel(p, panel);
+    return;
+  }
+  // As many rows at a time as leave room for the panels in the second-level cache.
+  enum { ROWS_BYTES = 3 << 19 };
+  const int64_t fits = ROWS_BYTES / p->depth / ROWS * ROWS, step = fits ? fits : ROWS;
+  for (int64_t row = 0; row < p->num_rows; row += step) {
+    const int64_t end = row + step < p->num_rows ? row + step : p->num_rows;
+    for (int64_t panel = start; panel < stop; panel++) amx_panel(p, panel, row, end, row == 0 && panel + 1 < stop);
+  }
 }

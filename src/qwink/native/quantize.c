@@ -5,71 +5,101 @@
 #include <math.h>
 #include <string.h>
 
-struct row {
+// A tile's rows, taken side by side: in panels, sixteen of them are one run of 2 kB.
+struct rows {
   const struct quantize *q;
-  const float *x;
-  __m512 mean, factor;
+  const float *x;  // of the first
+  int64_t count;
+  __m512 mean[TILE], factor[TILE];  // of the norm
 };
 
-AVX512 static inline __m512 raw(const struct row *r, int64_t k) {
-  const float *x = r->x + k / PANEL * r->q->layout.group + k % PANEL;
-  return _mm512_maskz_loadu_ps(lanes(k, r->q->num_columns), x);
+AVX512 static inline __m512 raw(const struct rows *r, int64_t m, int64_t k, __mmask16 mask) {
+  const float *x = r->x + m * r->q->layout.row + k / PANEL * r->q->layout.group + k % PANEL;
+  return _mm512_maskz_loadu_ps(mask, x);
 }
 
-AVX512 static inline __m512 value(const struct row *r, int64_t k) {
-  const struct quantize *q = r->q;
-  __m512 v = raw(r, k);
-  if (q->norm == NORM_NONE) return v;
-  const __mmask16 m = lanes(k, q->num_columns);
-  v = _mm512_mul_ps(_mm512_sub_ps(v, r->mean), r->factor);
-  v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(m, q->gamma + k));
-  return q->norm == NORM_LAYER ? _mm512_add_ps(v, _mm512_maskz_loadu_ps(m, q->beta + k)) : v;
+// Sixteen columns' share of the norm.
+struct affine {
+  __m512 gamma, beta;
+};
+
+AVX512 static inline struct affine affine_at(const struct quantize *q, int64_t k, __mmask16 mask) {
+  return (struct affine){
+      q->norm == NORM_NONE ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, q->gamma + k),
+      q->norm != NORM_LAYER ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, q->beta + k),
+  };
 }
 
-AVX512 static void measure(struct row *r) {
-  const struct quantize *q = r->q;
-  const float count = (float)q->num_columns;
-  r->mean = _mm512_setzero_ps();
-  if (q->norm == NORM_NONE) return;
-  if (q->norm == NORM_LAYER) {
-    __m512 sum = _mm512_setzero_ps();
-    for (int64_t k = 0; k < q->num_columns; k += 16) sum = _mm512_add_ps(sum, raw(r, k));
-    r->mean = _mm512_set1_ps(_mm512_reduce_add_ps(sum) / count);
+AVX512 static inline __m512 value(const struct rows *r, int64_t m, int64_t k, __mmask16 mask,
+                                  struct affine a) {
+  const __m512 v = raw(r, m, k, mask);
+  if (r->q->norm == NORM_NONE) return v;
+  const __m512 centred = _mm512_mul_ps(_mm512_sub_ps(v, r->mean[m]), r->factor[m]);
+  return _mm512_fmadd_ps(centred, a.gamma, a.beta);
+}
+
+AVX512 static void measure(struct rows *r) {
+  const int64_t num_columns = r->q->num_columns;
+  const float count = (float)num_columns;
+  __m512 sum[TILE];
+  for (int64_t m = 0; m < TILE; m++) sum[m] = r->mean[m] = _mm512_setzero_ps();
+  if (r->q->norm == NORM_LAYER) {
+    for (int64_t k = 0; k < num_columns; k += 16)
+      for (int64_t m = 0; m < r->count; m++)
+        sum[m] = _mm512_add_ps(sum[m], raw(r, m, k, lanes(k, num_columns)));
+    for (int64_t m = 0; m < TILE; m++) {
+      r->mean[m] = _mm512_set1_ps(_mm512_reduce_add_ps(sum[m]) / count);
+      sum[m] = _mm512_setzero_ps();
+    }
   }
-  __m512 square = _mm512_setzero_ps();
-  for (int64_t k = 0; k < q->num_columns; k += 16) {
-    const __m512 d = _mm512_maskz_sub_ps(lanes(k, q->num_columns), raw(r, k), r->mean);
-    square = _mm512_fmadd_ps(d, d, square);
+  for (int64_t k = 0; k < num_columns; k += 16) {
+    const __mmask16 mask = lanes(k, num_columns);
+    for (int64_t m = 0; m < r->count; m++) {
+      const __m512 d = _mm512_maskz_sub_ps(mask, raw(r, m, k, mask), r->mean[m]);
+      sum[m] = _mm512_fmadd_ps(d, d, sum[m]);
+    }
   }
-  const __m512 variance = _mm512_set1_ps(_mm512_reduce_add_ps(square) / count + q->epsilon);
-  r->factor = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(variance));
+  for (int64_t m = 0; m < TILE; m++) {
+    const float variance = _mm512_reduce_add_ps(sum[m]) / count + r->q->epsilon;
+    r->factor[m] = _mm512_set1_ps(1.0f / sqrtf(variance));
+  }
 }
 
 AVX512 void quantize_tile(const struct quantize *q, int64_t tile) {
-  const int64_t depth = round_up(q->num_columns, CHUNK);
-  uint8_t *out = q->out + tile * TILE * depth;
-  for (int64_t m = 0; m < TILE; m++) {
-    const int64_t at = tile * TILE + m;
-    if (at >= q->num_rows) {  // rows that only fill the tile
-      for (int64_t k = 0; k < depth; k += CHUNK) memset(out + k * TILE + m * CHUNK, 128, CHUNK);
-      continue;
+  const int64_t first = tile * TILE, depth = round_up(q->num_columns, CHUNK);
+  struct rows r = {.q = q, .x = q->x + first * q->layout.row};
+  r.count = q->num_rows - first < TILE ? q->num_rows - first : TILE;
+  if (q->norm != NORM_NONE) measure(&r);
+
+  __m512 peak[TILE];
+  __mmask16 nan[TILE] = {0};  // bytes cannot say NaN and max forgets it: the scale has to
+  for (int64_t m = 0; m < TILE; m++) peak[m] = _mm512_set1_ps(1e-9f);
+  for (int64_t k = 0; k < q->num_columns; k += 16) {
+    const __mmask16 mask = lanes(k, q->num_columns);
+    const struct affine a = affine_at(q, k, mask);
+    for (int64_t m = 0; m < r.count; m++) {
+      const __m512 v = value(&r, m, k, mask, a);
+      nan[m] |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+      peak[m] = _mm512_max_ps(peak[m], _mm512_abs_ps(v));
     }
-    struct row r = {.q = q, .x = q->x + at * q->layout.row};
-    measure(&r);
-    __m512 peak = _mm512_set1_ps(1e-9f);
-    __mmask16 nan = 0;  // bytes cannot say NaN and max forgets it: the scale has to
-    for (int64_t k = 0; k < q->num_columns; k += 16) {
-      const __m512 v = value(&r, k);
-      nan |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-      peak = _mm512_max_ps(peak, _mm512_abs_ps(v));
-    }
-    const float top = nan ? NAN : _mm512_reduce_max_ps(peak);
-    const __m512 factor = _mm512_set1_ps(127.0f / top);
-    q->scale[at] = top / 127.0f;
-    for (int64_t k = 0; k < depth; k += 16) {
-      const __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(value(&r, k), factor));
+  }
+  __m512 factor[TILE];
+  for (int64_t m = 0; m < r.count; m++) {
+    const float top = nan[m] ? NAN : _mm512_reduce_max_ps(peak[m]);
+    q->scale[first + m] = top / 127.0f;
+    factor[m] = _mm512_set1_ps(127.0f / top);
+  }
+
+  uint8_t *out = q->out + first * depth;
+  if (r.count < TILE) memset(out, 128, (size_t)(TILE * depth));  // rows that only fill the tile
+  for (int64_t k = 0; k < depth; k += 16) {
+    const __mmask16 mask = lanes(k, q->num_columns);
+    const struct affine a = affine_at(q, k, mask);
+    uint8_t *to = out + k / CHUNK * CHUNK * TILE + k % CHUNK;
+    for (int64_t m = 0; m < r.count; m++) {
+      const __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(value(&r, m, k, mask, a), factor[m]));
       const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_add_epi32(v, _mm512_set1_epi32(128)));
-      _mm_store_si128((__m128i *)(out + k / CHUNK * CHUNK * TILE + m * CHUNK + k % CHUNK), bytes);
+      _mm_store_si128((__m128i *)(to + m * CHUNK), bytes);
     }
   }
 }
