@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from qwink.runtime.vlm import VLM
 from qwink.settings import Settings
 from qwink.types import SamplingParams, Task
 from qwink.verify.figures import (
+    PictureFigures,
     RecipeFigures,
     Reference,
     compare,
@@ -82,17 +84,29 @@ def verify(
         used = [sample for sample in samples if sample.name in usable]
         recipes = []
         for artifact in candidates:
-            recipe, pictures = artifact.manifest.recipe, []
-            with _load(artifact, options, settings) as vlm:
-                for index, sample in enumerate(used):
-                    reference = Observation.load(_file(folder, sample))
-                    request = _request(vlm, sample, options)
-                    found = observe_along(vlm, request, reference.ids.tolist())
-                    pictures.append(compare(sample.name, found, reference))
-                    report(recipe, index + 1, len(used))
-            del vlm  # before the next one is loaded
-            recipes.append(summarise(recipe, pictures, doubt(references)))
+            gc.collect()  # what a model consists of refers to each other: free the one before
+            pictures = _compare(artifact, used, folder, options, settings, report)
+            recipes.append(summarise(artifact.manifest.recipe, pictures, doubt(references)))
     return Comparison(exact.manifest.name, tuple(references), tuple(skipped), tuple(recipes))
+
+
+def _compare(
+    artifact: Artifact,
+    samples: Sequence[Sample],
+    folder: Path,
+    options: Options,
+    settings: Settings,
+    report: Report,
+) -> list[PictureFigures]:
+    pictures = []
+    with _load(artifact, options, settings) as vlm:
+        for index, sample in enumerate(samples):
+            reference = Observation.load(_file(folder, sample))
+            request = _request(vlm, sample, options)
+            found = observe_along(vlm, request, reference.ids.tolist())
+            pictures.append(compare(sample.name, found, reference))
+            report(artifact.manifest.recipe, index + 1, len(samples))
+    return pictures
 
 
 def _observe_reference(
