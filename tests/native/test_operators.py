@@ -157,6 +157,41 @@ def test_gated_int4(tmp_path: Path) -> None:
     assert_close(found, a / (1 + np.exp(-a)) * b)
 
 
+@pytest.mark.parametrize("kernels", OURS)
+@pytest.mark.parametrize("block", [32, 128])
+def test_int4_unpacked_for_many_rows(tmp_path: Path, kernels: Kernels, block: int) -> None:
+    """From 17 rows on, each block's values are rounded to the int8 scale of their output."""
+    x, gate, up, skip = normal(45, 256), normal(40, 256), normal(40, 256), normal(45, 40)
+    gate[:, 64:128] *= 0.1  # blocks of unequal scales
+    norm = Norm(normal(256), 1e-6)
+    scheme = nbits(4, block)
+    source = rounded(normalized(x, norm))
+
+    def kept(weight: Float) -> NDArray[np.float64]:
+        packed, scales = quantize_blocks(weight, 4, block)
+        exact = dequantize_blocks(packed, scales, 4, 256).astype(np.float64)
+        scale = np.abs(scales).max(axis=1, keepdims=True) / 15
+        values: NDArray[np.float64] = np.rint(exact / scale) * scale
+        return values
+
+    found = run(
+        tmp_path,
+        kernels,
+        lambda g: linear(Activation(g, "x", norm), gate, scheme, "w", skip="skip"),
+        x=x,
+        skip=skip,
+    )
+    assert_close(found, source @ kept(gate).T + skip)
+    found = run(
+        tmp_path,
+        kernels,
+        lambda g: gated(Activation(g, "x", norm), gate, up, scheme, fused=True),
+        x=x,
+    )
+    a, b = source @ kept(gate).T, source @ kept(up).T
+    assert_close(found, a / (1 + np.exp(-a)) * b)
+
+
 @pytest.mark.parametrize("scheme", [W8A8, nbits(4, 32)], ids=["int8", "int4"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_row_that_is_not_finite_says_so(tmp_path: Path, scheme: Any, bad: float) -> None:

@@ -187,8 +187,10 @@ class _Build:
         if recipe.prefill is None:
             prefill_file = "text"
             fused = recipe.decode.kind == "nbits"
-            # Our 4-bit operator is for a token or a few, not for prompts.
-            kernels: Kernels | None = "onnxruntime" if fused else None
+            # Our attention to a cache takes prompts by tiles only.
+            kernels: Kernels = self._kernels
+            if fused and kernels == "vnni":
+                kernels = "onnxruntime"
             with self._graph("text", kernels) as graph:
                 build_text(graph, config, weights, decode, fused=fused, with_deepstack=True)
         else:

@@ -235,7 +235,8 @@ def _int4(
         skip or "",
     ]
     attributes = native_attributes(g, num_outputs, norm=norm, function=function)
-    return g.node("ProductInt4", inputs, domain=NATIVE, **attributes)
+    outputs = [g.fresh("ProductInt4"), g.fresh("scratch")]
+    return g.nodes("ProductInt4", inputs, outputs, domain=NATIVE, **attributes)[0]
 
 
 def native_attributes(

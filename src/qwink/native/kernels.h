@@ -56,6 +56,7 @@ struct product8 {
   const uint8_t *rows;        // as `quantize` makes them
   const float *row_scale;     // [num_rows]
   const int8_t *weight;       // [panels][depth / 64][2][16][64]: see product8.c
+  int64_t first;              // panel at which weight, column_scale, column_sum and bias start
   const float *column_scale;  // [panels * 32]
   const int32_t *column_sum;  // [panels * 32], the sums of the columns' weights
   const float *bias;          // [panels * 32] or NULL
@@ -89,6 +90,10 @@ struct product4 {
   enum activation activation;  // SwiGLU: two weight rows an output, gate and up
 };
 void product4_outputs(const struct product4 *p, int64_t start, int64_t stop);
+// A panel of the same weights as `product8` takes them: values [depth / 64][2][16][64], and the
+// scales and sums of its 32 columns. depth is a multiple of 128.
+void unpack4_panel(const struct product4 *p, int64_t panel, int8_t *values, float *scale,
+                   int32_t *sum);
 
 void rms_norm(const float *x, const float *gamma, float epsilon, int64_t num_columns, float *out);
 

@@ -85,6 +85,8 @@ struct parts {
   int64_t num_units, num_parts;
 };
 
+enum { MAX_PARTS = 16 };
+
 static void run_part(void *data, size_t index) {
   const struct parts *p = data;
   const int64_t i = (int64_t)index;
@@ -94,7 +96,6 @@ static void run_part(void *data, size_t index) {
 static Status *run_parts(const struct api *api, const KernelContext *context,
                          void (*work)(const void *, int64_t, int64_t), const void *kernel,
                          int64_t num_units) {
-  enum { MAX_PARTS = 16 };
   struct parts p = {work, kernel, num_units, num_units < MAX_PARTS ? num_units : MAX_PARTS};
   return api->parallel_for(context, run_part, (size_t)p.num_parts, 0, &p);
 }
@@ -209,10 +210,71 @@ static Status *resident_weight(const struct kernel *k, const KernelContext *cont
   return NULL;
 }
 
-// ProductInt4: x, weight, scale, gamma?, skip? -> out
+// ProductInt4: x, weight, scale, gamma?, skip? -> out, scratch
 
 static void product4_work(const void *p, int64_t start, int64_t stop) {
   product4_outputs(p, start, stop);
+}
+
+// Many rows: each panel is unpacked to 8 bits, in the core that multiplies it.
+struct unpacked {
+  const struct product4 *packed;
+  const struct product8 *product;  // but for its weights
+  int8_t *values;                  // [parts][32 * depth]
+  atomic_int next;                 // part whose room is free
+};
+
+static void unpacked_work(const void *data, int64_t start, int64_t stop) {
+  struct unpacked *u = (struct unpacked *)data;
+  const int64_t part = atomic_fetch_add(&u->next, 1), size = PANEL * u->product->depth;
+  float scale[PANEL];
+  int32_t sum[PANEL];
+  for (int64_t panel = start; panel < stop; panel++) {
+    int8_t *values = u->values + part * size;
+    unpack4_panel(u->packed, panel, values, scale, sum);
+    struct product8 p = *u->product;
+    p.weight = values, p.column_scale = scale, p.column_sum = sum, p.first = panel;
+    product8_panels(&p, panel, panel + 1);
+  }
+}
+
+static Status *product_unpacked(const struct kernel *k, KernelContext *context,
+                                const struct product4 *p, const float *x, const float *gamma) {
+  const struct api *api = k->api;
+  const int64_t num_tiles = round_up(p->num_rows, TILE) / TILE;
+  const int64_t num_weights = p->num_outputs * (p->activation == ACT_SWIGLU ? 2 : 1);
+  const int64_t num_panels = round_up(num_weights, PANEL) / PANEL;
+  const int64_t rows_bytes = num_tiles * TILE * p->num_columns;
+  const int64_t scale_bytes = round_up(num_tiles * TILE * 4, 64);
+  const int64_t num_bytes = rows_bytes + scale_bytes + MAX_PARTS * PANEL * p->num_columns;
+  uint8_t *scratch;
+  TRY(output(api, context, 1, &num_bytes, 1, &scratch));
+  const struct quantize q = {
+      .x = x,
+      .gamma = gamma,
+      .out = scratch,
+      .scale = (float *)(scratch + rows_bytes),
+      .layout = layout_of(false, p->num_rows, p->num_columns),
+      .num_rows = p->num_rows,
+      .num_columns = p->num_columns,
+      .norm = gamma ? NORM_RMS : NORM_NONE,
+      .epsilon = k->epsilon,
+  };
+  TRY(run_parts(api, context, quantize_work, &q, num_tiles));
+  const struct product8 product = {
+      .rows = q.out,
+      .row_scale = q.scale,
+      .skip = p->skip,
+      .out = p->out,
+      .layout = layout_of(false, p->num_rows, p->num_outputs),
+      .num_rows = p->num_rows,
+      .depth = p->num_columns,
+      .num_outputs = p->num_outputs,
+      .activation = p->activation,
+      .tiles = k->tiles,
+  };
+  struct unpacked u = {p, &product, (int8_t *)scratch + rows_bytes + scale_bytes, 0};
+  return run_parts(api, context, unpacked_work, &u, num_panels);
 }
 
 static Status *product_int4(const struct kernel *k, KernelContext *context) {
@@ -242,6 +304,12 @@ static Status *product_int4(const struct kernel *k, KernelContext *context) {
   const void *moved;
   TRY(resident_weight(k, context, &weight, num_weights * depth / 2, &moved));
   p.weight = moved;
+
+  enum { FEW = 16 };  // rows; beyond them unpacking costs less than it saves
+  if (num_rows > FEW) return product_unpacked(k, context, &p, x.data, gamma.data);
+  const int64_t nothing = 0;
+  void *unused;
+  TRY(output(api, context, 1, &nothing, 1, &unused));
 
   const size_t num_blocks = (size_t)(depth / BLOCK4 * num_rows);
   struct block4 *blocks = aligned_alloc(64, num_blocks * sizeof *blocks + (size_t)depth * 4);
@@ -481,8 +549,8 @@ static const struct operator OPERATORS[] = {
     {CALLBACKS, "QuantizeRows", quantize_rows, 1, 3, 2, {FLOAT, FLOAT, FLOAT}, {UINT8, FLOAT}},
     {CALLBACKS, "ProductInt8", product_int8, 5, 7, 1,
      {UINT8, FLOAT, INT8, FLOAT, INT32, FLOAT, FLOAT}, {FLOAT}},
-    {CALLBACKS, "ProductInt4", product_int4, 3, 5, 1,
-     {FLOAT, UINT8, FLOAT, FLOAT, FLOAT}, {FLOAT}},
+    {CALLBACKS, "ProductInt4", product_int4, 3, 5, 2,
+     {FLOAT, UINT8, FLOAT, FLOAT, FLOAT}, {FLOAT, UINT8}},
     {CALLBACKS, "ImageAttention", image_attention, 5, 5, 2,
      {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT}, {FLOAT, UINT8}},
     {CALLBACKS, "TextAttention", text_attention, 11, 11, 4,

@@ -21,6 +21,7 @@ struct columns {
 };
 
 AVX512 static inline struct columns columns_at(const struct product8 *p, int64_t column) {
+  column -= p->first * PANEL;
   return (struct columns){
       .scale = _mm512_loadu_ps(p->column_scale + column),
       .bias = p->bias ? _mm512_loadu_ps(p->bias + column) : _mm512_setzero_ps(),
@@ -64,7 +65,7 @@ AVX512 static inline void finish(const struct product8 *p, const int32_t *sums, 
 // Up to `N` rows from `row`; N is a constant, so that the sums stay in registers.
 #define VNNI_ROWS(N)                                                                             \
   AVX512 static void vnni_##N(const struct product8 *p, int64_t row, int64_t panel) {             \
-    const int8_t *w = p->weight + panel * PANEL * p->depth;                                      \
+    const int8_t *w = p->weight + (panel - p->first) * PANEL * p->depth;                                      \
     const uint8_t *x = tile_row(p, row);                                                         \
     __m512i low[N], high[N];                                                                     \
     for (int m = 0; m < N; m++) low[m] = high[m] = _mm512_setzero_si512();                       \
@@ -112,7 +113,7 @@ AMX static void amx_panel(const struct product8 *p, int64_t panel, int64_t start
   for (int t = 0; t < 8; t++) config.bytes_per_row[t] = CHUNK, config.rows[t] = TILE;
   _tile_loadconfig(&config);
 
-  const int8_t *weight = p->weight + panel * PANEL * p->depth;
+  const int8_t *weight = p->weight + (panel - p->first) * PANEL * p->depth;
   const int64_t num_steps = p->depth / CHUNK;
   // A block's sums, [half of the panel][rows][16], are finished while the next block's are made:
   // vectors and tiles are computed by different parts of the core.
