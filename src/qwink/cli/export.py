@@ -72,8 +72,6 @@ def export(
             f"{target}: already exists; choose another folder with --out, or add --force"
         )
     with ExportProgress(checkpoint) as progress:
-        artifact = build(
-            source, target, chosen, progress, overwrite=force, kernels=kernels
-        )
+        artifact = build(source, target, chosen, progress, overwrite=force, kernels=kernels)
     progress.finish(artifact.folder)
     typer.echo(artifact.folder)
