@@ -85,7 +85,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "small",
-            "one 4-bit copy serves both phases; least memory, slower first token",
+            "one 4-bit copy serves both phases; least memory",
             W8A8,
             None,
             nbits(4, 64),
