@@ -16,6 +16,7 @@ from scripts.performance import (
     charts,
     cost,
     introduction,
+    ladder,
     load,
     peers,
     quality,
@@ -28,7 +29,7 @@ from scripts.performance import (
 from scripts.performance.layout import Results, Section
 
 ROOT = Path(__file__).resolve().parent.parent
-SECTIONS = (introduction, peers, speed, stages, start, serving, load, cost, quality, repeat)
+SECTIONS = (introduction, ladder, peers, speed, stages, start, serving, load, cost, quality, repeat)
 
 
 def sections(results: Results) -> list[Section]:

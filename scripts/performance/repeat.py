@@ -17,6 +17,8 @@ python -m benchmarks.nano
 qwink bench stages --model standin-fast --out benchmarks/results/stages-fast.json
 qwink serve --model standin-fast & qwink bench load http://127.0.0.1:8000 \\
   --out benchmarks/results/load-fast.json
+qwink bench ladder --out benchmarks/results/ladder-nano.json
+qwink bench ladder standin --pictures 7 --max-tokens 8 --out benchmarks/results/ladder-2b.json
 python -m scripts.make_performance                           # this page
 ```
 """

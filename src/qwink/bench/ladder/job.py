@@ -84,6 +84,11 @@ def run(job: Job) -> Iterator[Answer]:
                 process.wait()
             finally:
                 process.kill()  # where it is listened to no more
+        if process.returncode < 0:
+            raise QwinkError(
+                f"the plain service's process was ended by signal {-process.returncode}; "
+                "in fp32 a model needs four bytes of memory for each parameter, and room to work"
+            )
         if process.returncode:
             lines = complaints.read_text("utf-8", "replace").strip().splitlines() or ["no message"]
             raise QwinkError(f"the plain service's process failed: {lines[-1]}")

@@ -37,7 +37,7 @@ def ladder(
             metavar="N",
             min=1,
             help="Most visual tokens that any service spends on a picture. The checkpoint's own "
-            "limit may be 16384, which takes minutes on a CPU; 1280 is what its makers suggest.",
+            "limit may be 16384, which takes minutes on a CPU; Qwen's own examples set 1280.",
         ),
     ] = 1280,
     recipe: Annotated[
@@ -81,7 +81,7 @@ def ladder(
     \b
     Examples:
       qwink bench ladder
-      qwink bench ladder ~/models/Qwen3-VL-2B-Instruct --pictures 9 --max-tokens 8
+      qwink bench ladder ~/models/Qwen3-VL-2B-Instruct --pictures 7 --max-tokens 8
       qwink bench ladder ~/models/Qwen3-VL-2B-Instruct --gpu --max-tokens 256
     """
     from qwink.bench.ladder.ladder import Plan, climb
@@ -107,7 +107,10 @@ def ladder(
     folder = _checkpoint(checkpoint, settings)
     entries = choose(pictures)
     artifacts = _artifacts(folder, wanted, artifact or [], settings)
+    device = (device or "cuda") if gpu else "cpu"
     record = {
+        "ladder": "gpu" if gpu else "cpu",
+        "device": device,
         "pictures": pictures,
         "max_tokens": max_tokens,
         "max_image_tokens": max_image_tokens,
@@ -115,16 +118,7 @@ def ladder(
         "users": users,
     }
     work = _work(folder, entries, max_image_tokens, settings)
-    plan = Plan(
-        folder,
-        wanted,
-        work,
-        artifacts,
-        record,
-        users,
-        threads,
-        (device or "cuda") if gpu else "cpu",
-    )
+    plan = Plan(folder, wanted, work, artifacts, record, users, threads, device)
     result = climb(plan, remark)
     show_ladder(result)
     finish(asdict(result), out)
