@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
 from qwink.engine.torch.cache import TorchCache, aligned
@@ -102,3 +103,32 @@ def test_a_recording_for_each_shape(engine: TorchEngine) -> None:
         steps.run(np.array([[9] * count, row, row], np.int64))
     assert recorder.count == len(steps) == 4
     assert set(seen) == {(1, 256), (1, 512), (4, 256), (4, aligned(700))}
+
+
+def test_what_cannot_be_recorded_is_computed_all_the_same(
+    engine: TorchEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    cache = engine.open_cache(3, 100)
+    cases = prefilled(engine, cache, 3)
+    steps = Steps(cache, partial(engine._step, cache, 0), refuse)
+    for back in (5, 4):
+        given = inputs(cases, back)
+        expected = engine.decode(cache, 0, *(row.tolist() for row in given))
+        np.testing.assert_allclose(steps.run(given).numpy(), expected, atol=TOLERANCE)
+    assert [record.getMessage()[:38] for record in caplog.records] == [
+        "a decode step could not be recorded; i"
+    ]
+
+
+def test_running_out_of_memory_is_not_taken_for_that(engine: TorchEngine) -> None:
+    def refuse(_: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    cache = engine.open_cache(2, 40)
+    steps = Steps(cache, partial(engine._step, cache, 0), refuse)
+    with pytest.raises(torch.OutOfMemoryError):
+        steps.run(np.array([[9], [0], [0]], np.int64))
+    assert len(steps) == 0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qwink.engine.reserve import reserve
-from qwink.engine.torch.transfer import to_device, to_host
+from qwink.engine.torch.transfer import to_device
 from qwink.model.config import TextConfig
 
 ALIGNMENT = 64  # views of the cache are whole multiples of this many tokens
@@ -70,7 +70,8 @@ class TorchCache:
         values = self._data[:, :, slot, :, :num_tokens]
         if values.dtype == torch.bfloat16:
             values = values.view(torch.uint16)
-        return to_host(values)
+        # Not by way of pinned memory: this is kept, and that is scarce.
+        return values.to("cpu", copy=True).numpy()
 
     def write(self, slot: int, values: NDArray[Any]) -> None:
         """Put what `read` gave at the start of a slot."""

@@ -40,7 +40,7 @@ _ARITHMETIC = "torch-1"  # part of every cache key; to be changed with what is c
 class TorchEngine:
     """Runs one checkpoint folder."""
 
-    traits = Traits()  # measured when a cache is opened on a GPU; a CPU gains nothing
+    traits = Traits()  # measured when a cache is opened on a GPU
 
     def __init__(
         self,

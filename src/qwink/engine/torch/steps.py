@@ -8,8 +8,10 @@ expects them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,6 +26,8 @@ Ints = NDArray[np.int64]
 Step = Callable[[Tensor, int], Tensor]
 # Takes a computation, runs it, and returns what repeats it and gives its result.
 Record = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
+
+logger = logging.getLogger(__name__)
 
 SHORTEST = 256  # tokens; attended lengths are this, twice this, and so on
 
@@ -76,12 +80,21 @@ class Steps:
         given = to_device(padded, self.cache.device)
         recording = self._recordings.get((batch, length))
         if recording is None:
-            # Recording runs the step, too: its inputs must be those of a real one.
-            repeat = self._record(lambda: self._step(given, length))
-            recording = self._recordings[batch, length] = _Recording(given, repeat)
+            recording = _Recording(given, self._recorded(partial(self._step, given, length)))
+            self._recordings[batch, length] = recording
         else:
             recording.inputs.copy_(given)
         return recording.repeat()[:num_rows]
+
+    def _recorded(self, compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        """Recording runs the step, too: `compute` must have the inputs of a real one."""
+        try:
+            return self._record(compute)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # a card or a PyTorch that cannot record this: slower, but right
+            logger.exception("a decode step could not be recorded; it is launched part by part")
+            return compute
 
 
 class Graphs:
