@@ -31,11 +31,13 @@ test: check ## run all checks and tests
 check: $(DEV) ## check style and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/clang-format --dry-run --Werror $(filter src/%,$(NATIVE))
 	@$(BIN)/mypy
 
 fix: $(DEV) ## repair and format what can be
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+	@$(BIN)/clang-format -i $(filter src/%,$(NATIVE))
 
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py

@@ -18,7 +18,16 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/qwink/native")
-FLAGS = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
+FLAGS = (
+    "-O3",
+    "-std=gnu11",
+    "-pthread",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+)
 
 
 class CustomBuildHook(BuildHookInterface[Any]):

@@ -11,9 +11,10 @@
 
 enum { STEP = 32 };  // bfloat16 values in a tile's row
 
-#define AMX_BF16                                                                       \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,fma," \
-                        "amx-tile,amx-bf16")))
+#define AMX_BF16                                                             \
+  __attribute__((                                                            \
+      target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,fma," \
+             "amx-tile,amx-bf16")))
 
 // One head of one row, as `size` neighbouring floats.
 static void read_head(const struct heads *h, int64_t row, int64_t head, int64_t size, float *out) {
@@ -29,7 +30,8 @@ static void read_head(const struct heads *h, int64_t row, int64_t head, int64_t 
 static void write_head(const struct attention *a, int64_t row, int64_t head, const float *values) {
   int64_t column = head * a->size;
   for (int64_t i = 0; i < a->size;) {
-    const int64_t left = a->size - i, room = PANEL - column % PANEL, run = room < left ? room : left;
+    const int64_t left = a->size - i, room = PANEL - column % PANEL,
+                  run = room < left ? room : left;
     float *out = a->out + row * a->layout.row + column / PANEL * a->layout.group;
     memcpy(out + column % PANEL, values + i, (size_t)run * sizeof(float));
     i += run, column += run;
@@ -108,8 +110,8 @@ AMX_BF16 void attention_pack(const struct attention *a, int64_t start, int64_t s
       // Pair r of the depth goes to lane t % 16 of row r % 16 of its tile.
       uint32_t *to = keys + t / TILE * TILE * a->depth / 2 + t % TILE;
       for (int64_t i = 0; i < a->depth; i += STEP) {
-        const __m512i pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(x[0] + i + 16),
-                                                          _mm512_load_ps(x[0] + i));
+        const __m512i pair =
+            (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(x[0] + i + 16), _mm512_load_ps(x[0] + i));
         uint32_t lane[16] __attribute__((aligned(64)));
         _mm512_store_si512(lane, pair);
         for (int r = 0; r < 16; r++) to[i / STEP * TILE * TILE + r * TILE] = lane[r];
@@ -255,9 +257,9 @@ AMX_BF16 static void attend_block(const struct attention *a, struct block *b, in
     else
       memset(x, 0, sizeof x);
     for (int64_t i = 0; i < a->depth; i += STEP)
-      _mm512_store_si512(b->queries[m / TILE][i / STEP][m % TILE],
-                         (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(x + i + 16),
-                                                      _mm512_load_ps(x + i)));
+      _mm512_store_si512(
+          b->queries[m / TILE][i / STEP][m % TILE],
+          (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(x + i + 16), _mm512_load_ps(x + i)));
     b->peak[m] = -1e30f, b->sum[m] = 0;
   }
   const bool causal = a->lengths != NULL;

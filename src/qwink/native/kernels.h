@@ -114,15 +114,16 @@ struct attention {
   const int64_t *rows;     // [num_sequences * num_tokens] rows of cos and sin; NULL: 0, 1, ...
   const int32_t *lengths;  // [num_sequences] tokens in the cache after this step, less one; or NULL
   float *key_cache, *value_cache;  // [num_sequences, num_kv_heads, capacity, size] or NULL
-  uint16_t *packed;        // room for keys and values as tiles: see `attention_pack`
+  uint16_t *packed;                // room for keys and values as tiles: see `attention_pack`
   float *out;
-  struct layout layout;    // of out
+  struct layout layout;  // of out
   int64_t num_sequences, num_tokens, num_heads, num_kv_heads, size, capacity;
   int64_t depth, max_keys;  // size and keys, up to whole tiles of 32
   float epsilon;
 };
 // The steps, each over its own units: new keys and values into the cache, [sequence, KV head];
-// then all of them into tiles, [sequence, KV head]; then blocks of queries, [sequence, head, block].
+// then all of them into tiles, [sequence, KV head]; then blocks of queries, [sequence, head,
+// block].
 void attention_append(const struct attention *a, int64_t start, int64_t stop);
 void attention_pack(const struct attention *a, int64_t start, int64_t stop);
 void attention_blocks(const struct attention *a, int64_t start, int64_t stop);

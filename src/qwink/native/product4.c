@@ -44,10 +44,14 @@ TIMES(4)
 TIMES(8)
 
 static void times(const struct product4 *p, int64_t n, int64_t m, int64_t count, float *out) {
-  if (count >= 8) times_8(p, n, m, out);
-  else if (count >= 4) times_4(p, n, m, out);
-  else if (count >= 2) times_2(p, n, m, out);
-  else times_1(p, n, m, out);
+  if (count >= 8)
+    times_8(p, n, m, out);
+  else if (count >= 4)
+    times_4(p, n, m, out);
+  else if (count >= 2)
+    times_2(p, n, m, out);
+  else
+    times_1(p, n, m, out);
 }
 
 AVX512 static float silu(float x) { return _mm512_cvtss_f32(silu512(_mm512_set1_ps(x))); }

@@ -63,30 +63,31 @@ AVX512 static inline void finish(const struct product8 *p, const int32_t *sums, 
 }
 
 // Up to `N` rows from `row`; N is a constant, so that the sums stay in registers.
-#define VNNI_ROWS(N)                                                                             \
-  AVX512 static void vnni_##N(const struct product8 *p, int64_t row, int64_t panel) {             \
-    const int8_t *w = p->weight + (panel - p->first) * PANEL * p->depth;                                      \
-    const uint8_t *x = tile_row(p, row);                                                         \
-    __m512i low[N], high[N];                                                                     \
-    for (int m = 0; m < N; m++) low[m] = high[m] = _mm512_setzero_si512();                       \
-    for (int64_t k = 0; k < p->depth; k += CHUNK, w += PANEL * CHUNK)                            \
-      for (int r = 0; r < TILE; r++) {                                                           \
-        _mm_prefetch((const char *)w + r * 2 * CHUNK + 4096, _MM_HINT_T0);                       \
-        _mm_prefetch((const char *)w + r * 2 * CHUNK + 4096 + 64, _MM_HINT_T0);                  \
-        const __m512i a = _mm512_loadu_si512(w + r * CHUNK);                                      \
-        const __m512i b = _mm512_loadu_si512(w + (TILE + r) * CHUNK);                             \
-        for (int m = 0; m < N; m++) {                                                            \
-          const __m512i v = _mm512_set1_epi32(*(const int32_t *)(x + m * CHUNK + k * TILE + 4 * r)); \
-          low[m] = _mm512_dpbusd_epi32(low[m], v, a);                                            \
-          high[m] = _mm512_dpbusd_epi32(high[m], v, b);                                          \
-        }                                                                                        \
-      }                                                                                          \
-    int32_t sums[2][N][TILE] __attribute__((aligned(64)));                                       \
-    for (int m = 0; m < N; m++) {                                                                \
-      _mm512_store_si512(sums[0][m], low[m]);                                                    \
-      _mm512_store_si512(sums[1][m], high[m]);                                                   \
-    }                                                                                            \
-    finish(p, sums[0][0], N * TILE, N, row, panel);                                              \
+#define VNNI_ROWS(N)                                                                   \
+  AVX512 static void vnni_##N(const struct product8 *p, int64_t row, int64_t panel) {  \
+    const int8_t *w = p->weight + (panel - p->first) * PANEL * p->depth;               \
+    const uint8_t *x = tile_row(p, row);                                               \
+    __m512i low[N], high[N];                                                           \
+    for (int m = 0; m < N; m++) low[m] = high[m] = _mm512_setzero_si512();             \
+    for (int64_t k = 0; k < p->depth; k += CHUNK, w += PANEL * CHUNK)                  \
+      for (int r = 0; r < TILE; r++) {                                                 \
+        _mm_prefetch((const char *)w + r * 2 * CHUNK + 4096, _MM_HINT_T0);             \
+        _mm_prefetch((const char *)w + r * 2 * CHUNK + 4096 + 64, _MM_HINT_T0);        \
+        const __m512i a = _mm512_loadu_si512(w + r * CHUNK);                           \
+        const __m512i b = _mm512_loadu_si512(w + (TILE + r) * CHUNK);                  \
+        for (int m = 0; m < N; m++) {                                                  \
+          const __m512i v =                                                            \
+              _mm512_set1_epi32(*(const int32_t *)(x + m * CHUNK + k * TILE + 4 * r)); \
+          low[m] = _mm512_dpbusd_epi32(low[m], v, a);                                  \
+          high[m] = _mm512_dpbusd_epi32(high[m], v, b);                                \
+        }                                                                              \
+      }                                                                                \
+    int32_t sums[2][N][TILE] __attribute__((aligned(64)));                             \
+    for (int m = 0; m < N; m++) {                                                      \
+      _mm512_store_si512(sums[0][m], low[m]);                                          \
+      _mm512_store_si512(sums[1][m], high[m]);                                         \
+    }                                                                                  \
+    finish(p, sums[0][0], N * TILE, N, row, panel);                                    \
   }
 VNNI_ROWS(1)
 VNNI_ROWS(2)
@@ -172,6 +173,7 @@ void product8_panels(const struct product8 *p, int64_t start, int64_t stop) {
   const int64_t fits = ROWS_BYTES / p->depth / ROWS * ROWS, step = fits ? fits : ROWS;
   for (int64_t row = 0; row < p->num_rows; row += step) {
     const int64_t end = row + step < p->num_rows ? row + step : p->num_rows;
-    for (int64_t panel = start; panel < stop; panel++) amx_panel(p, panel, row, end, row == 0 && panel + 1 < stop);
+    for (int64_t panel = start; panel < stop; panel++)
+      amx_panel(p, panel, row, end, row == 0 && panel + 1 < stop);
   }
 }

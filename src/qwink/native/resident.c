@@ -15,8 +15,8 @@ void *resident_reserve(size_t num_bytes) {
   if (num_bytes < LARGE) return NULL;
   num_bytes = (num_bytes + PAGE - 1) / PAGE * PAGE;
   // One large page more, so that the start can be aligned; what is not touched costs nothing.
-  uint8_t *memory = mmap(NULL, num_bytes + LARGE, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint8_t *memory =
+      mmap(NULL, num_bytes + LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
   uint8_t *start = (uint8_t *)(((uintptr_t)memory + LARGE - 1) / LARGE * LARGE);
   if (start > memory) munmap(memory, (size_t)(start - memory));

@@ -1,0 +1,155 @@
+// The operators as ONNX Runtime sees them: domain "qwink". `qwink/export` writes the graphs.
+#include "operators.h"
+
+#include <pthread.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct operator {
+  struct custom_op base;  // first: the callbacks get its address
+  const char *name;
+  Status *(*compute)(const struct kernel *, KernelContext *);
+  size_t num_required, num_inputs, num_outputs;
+  enum element inputs[11], outputs[4];
+};
+
+struct instance {
+  struct kernel kernel;
+  struct resident resident;
+  Status *(*compute)(const struct kernel *, KernelContext *);
+};
+
+static Status *create(const struct custom_op *op, const struct api *api, const KernelInfo *info,
+                      void **out) {
+  struct instance *self = calloc(1, sizeof *self);
+  if (!self) return api->create_status(RUNTIME_EXCEPTION, "qwink: out of memory");
+  struct kernel *k = &self->kernel;
+  self->compute = ((const struct operator *)op)->compute;
+  k->api = api;
+  k->resident = &self->resident;
+  Status *status = api->attribute_int(info, "norm", &k->norm);
+  if (!status) status = api->attribute_int(info, "activation", &k->activation);
+  if (!status) status = api->attribute_int(info, "panels", &k->panels);
+  if (!status) status = api->attribute_int(info, "tiles", &k->tiles);
+  if (!status) status = api->attribute_int(info, "columns", &k->columns);
+  if (!status) status = api->attribute_int(info, "num_heads", &k->num_heads);
+  if (!status) status = api->attribute_int(info, "num_kv_heads", &k->num_kv_heads);
+  if (!status) status = api->attribute_float(info, "epsilon", &k->epsilon);
+  if (status)
+    free(self);
+  else
+    *out = self;
+  return status;
+}
+
+static void destroy(void *self) {
+  struct resident *r = &((struct instance *)self)->resident;
+  resident_free(r->weight, r->num_bytes);
+  free(self);
+}
+
+static Status *compute(void *self, KernelContext *context) {
+  const struct instance *instance = self;
+  return instance->compute(&instance->kernel, context);
+}
+
+#define SELF ((const struct operator *)op)
+static const char *name(const struct custom_op *op) { return SELF->name; }
+static const char *provider(const struct custom_op *op) { return (void)op, NULL; }  // the CPU's
+static size_t num_inputs(const struct custom_op *op) { return SELF->num_inputs; }
+static size_t num_outputs(const struct custom_op *op) { return SELF->num_outputs; }
+static enum element input_type(const struct custom_op *op, size_t i) { return SELF->inputs[i]; }
+static enum element output_type(const struct custom_op *op, size_t i) { return SELF->outputs[i]; }
+static enum characteristic need(const struct custom_op *op, size_t i) {
+  return i < SELF->num_required ? REQUIRED : OPTIONAL;
+}
+static enum characteristic always(const struct custom_op *op, size_t i) {
+  return (void)op, (void)i, REQUIRED;
+}
+static int anywhere(const struct custom_op *op, size_t i) { return (void)op, (void)i, 0; }
+static int zero(const struct custom_op *op) { return (void)op, 0; }
+static int one(const struct custom_op *op) { return (void)op, 1; }
+static int newest(const struct custom_op *op) { return (void)op, INT32_MAX; }
+
+#define CALLBACKS                      \
+  {.version = API_VERSION,             \
+   .name = name,                       \
+   .provider = provider,               \
+   .input_type = input_type,           \
+   .num_inputs = num_inputs,           \
+   .output_type = output_type,         \
+   .num_outputs = num_outputs,         \
+   .destroy = destroy,                 \
+   .input_characteristic = need,       \
+   .output_characteristic = always,    \
+   .input_memory = anywhere,           \
+   .unused = {zero, zero, zero, zero}, \
+   .create_kernel_v2 = create,         \
+   .compute_v2 = compute,              \
+   .start_version = one,               \
+   .end_version = newest}
+
+static const struct operator OPERATORS[] = {
+    {CALLBACKS, "QuantizeRows", quantize_rows, 1, 3, 2, {FLOAT, FLOAT, FLOAT}, {UINT8, FLOAT}},
+    {CALLBACKS,
+     "ProductInt8",
+     product_int8,
+     5,
+     7,
+     1,
+     {UINT8, FLOAT, INT8, FLOAT, INT32, FLOAT, FLOAT},
+     {FLOAT}},
+    {CALLBACKS,
+     "ProductInt4",
+     product_int4,
+     3,
+     5,
+     2,
+     {FLOAT, UINT8, FLOAT, FLOAT, FLOAT},
+     {FLOAT, UINT8}},
+    {CALLBACKS,
+     "ImageAttention",
+     image_attention,
+     5,
+     5,
+     2,
+     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT},
+     {FLOAT, UINT8}},
+    {CALLBACKS,
+     "TextAttention",
+     text_attention,
+     11,
+     11,
+     4,
+     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, FLOAT, FLOAT},
+     {FLOAT, FLOAT, FLOAT, UINT8}},
+};
+
+EXPORT int qwink_cpu_level(void) { return cpu_level(); }
+
+// One domain for all sessions, which may be created at the same time.
+static Status *domain_of(const struct api *api, Domain **out) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static Domain *domain;  // lives as long as any session may
+  pthread_mutex_lock(&mutex);
+  Status *status = NULL;
+  if (!domain) {
+    status = api->create_domain("qwink", &domain);
+    for (size_t i = 0; !status && i < sizeof OPERATORS / sizeof *OPERATORS; i++)
+      status = api->domain_add(domain, &OPERATORS[i].base);
+  }
+  *out = domain;
+  pthread_mutex_unlock(&mutex);
+  return status;
+}
+
+// What SessionOptions.register_custom_ops_library calls.
+EXPORT Status *RegisterCustomOps(SessionOptions *options, const struct api_base *base) {
+  const struct api *api = base->get_api(API_VERSION);
+  if (!api) abort();  // a release before 1.17, which the package does not install with
+  if (cpu_level() == LEVEL_NONE)
+    return api->create_status(RUNTIME_EXCEPTION, "qwink: this processor lacks AVX-512 VNNI");
+  Domain *domain;
+  TRY(domain_of(api, &domain));
+  return api->add_domain(options, domain);
+}
