@@ -14,9 +14,11 @@
     if (status_) return status_; \
   } while (0)
 
-#define CHECK(api, condition)                                                                     \
-  if (!(condition)) return (api)->create_status(INVALID_ARGUMENT, "qwink: " #condition " is not " \
-                                                                                       "so")
+#define CHECK(api, condition)                                                  \
+  do {                                                                         \
+    const char *message_ = "qwink: " #condition " is not so";                  \
+    if (!(condition)) return (api)->create_status(INVALID_ARGUMENT, message_); \
+  } while (0)
 
 enum { MAX_DIMENSIONS = 5 };
 
