@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,3 +134,24 @@ def test_running_out_of_memory_is_not_taken_for_that(engine: TorchEngine) -> Non
     with pytest.raises(torch.OutOfMemoryError):
         steps.run(np.array([[9], [0], [0]], np.int64))
     assert len(steps) == 0
+
+
+def test_a_step_asks_nothing_of_the_host(tmp_path: Path) -> None:
+    """Graphs can record only what needs no value: so it must run on tensors that have none."""
+    write_checkpoint(tmp_path / "checkpoint")
+    engine = TorchEngine(tmp_path / "checkpoint", "cpu", threads=1)
+    engine.open_cache(4, 100)
+    nowhere = torch.device("meta")
+    modules = engine._modules
+    for module in (modules.layers, modules.norm, modules.head):
+        module.to(nowhere)
+    engine._modules = replace(modules, embed_tokens=modules.embed_tokens.to(nowhere))
+    first, second = engine._rope
+    engine._rope = first.to(nowhere), second.to(nowhere)
+    cache = TorchCache(engine.config.text, 4, 100, nowhere, torch.float32)
+    given = torch.zeros(3, 4, dtype=torch.int64, device=nowhere)
+    logits = engine._step(cache, 0, given, 64)
+    assert logits.device == nowhere
+    assert logits.shape == (4, engine.config.text.vocab_size)
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        given.max().item()  # as it would, if it did

@@ -69,7 +69,7 @@ class TorchCache:
         """
         values = self._data[:, :, slot, :, :num_tokens]
         if values.dtype == torch.bfloat16:
-            values = values.view(torch.uint16)
+            values = values.view(torch.int16)
         # Not by way of pinned memory: this is kept, and that is scarce.
         return values.to("cpu", copy=True).numpy()
 
