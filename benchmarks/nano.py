@@ -17,11 +17,12 @@ from typing import Any
 
 import PIL.Image
 
-from benchmarks.speed import RESULTS
 from qwink.export.recipe import RECIPES
 from qwink.inputs.patches import RESAMPLES
 from qwink.runtime.models import load
 from training.nano.evaluate import Question, held_out, score
+
+RESULTS = Path(__file__).parent / "results"
 
 
 def enlarged(question: Question) -> Question:

@@ -19,17 +19,18 @@ import statistics
 import sys
 import threading
 import time
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.speed import RESULTS, hardware
+from qwink.bench.facts import collect
 from qwink.runtime.models import load
 from qwink.runtime.vlm import VLM
 from qwink.types import Result
 
+RESULTS = Path(__file__).parent / "results"
 SIZE = 448
 OPTIONS: dict[str, Any] = {"min_pixels": SIZE * SIZE, "max_pixels": SIZE * SIZE}
 
@@ -153,8 +154,7 @@ def main() -> None:
             "artifact": Path(args.artifact).name,
             "threads": args.threads,
             "rounds": args.rounds,
-            "hardware": hardware(),
-            "versions": {name: version(name) for name in ("qwink", "onnxruntime", "numpy")},
+            "facts": asdict(collect()),
             "reuse": first_tokens(vlm, args.rounds),
             "batching": throughput(vlm, args.tokens),
             "fairness": longest_gap(vlm, args.rounds),

@@ -14,10 +14,13 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed import RESULTS, hardware
+from qwink.bench.facts import collect
+
+RESULTS = Path(__file__).parent / "results"
 
 
 def measured(command: list[str], rounds: int) -> dict[str, float]:
@@ -43,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
     result: dict[str, Any] = {
         "rounds": args.rounds,
-        "hardware": hardware(),
+        "facts": asdict(collect()),
         "import_qwink_ms": measured([sys.executable, "-c", "import qwink"], args.rounds),
         "ask_ms": {},
     }

@@ -16,8 +16,8 @@ FOLDER = "{folder}"  # in options: where `install` put the peer's files
 class Setting:
     """One way to run a peer. `options` are its adapter's arguments but for the threads.
 
-    `best`: none of its peer's other settings was faster here. `apart`: too large to stay in memory
-    beside all others.
+    `best`: shown beside the other engines; no other setting of its kind was faster here. `apart`:
+    too large to stay in memory beside all others.
     """
 
     name: str
@@ -62,15 +62,17 @@ SETTINGS = (
         "transformers-fp32", "transformers", {"model": CHECKPOINT, "dtype": "float32"}, True, True
     ),
     Setting("openvino-int4", "openvino", _openvino("bf16", 128), True),
+    Setting("openvino-int4-default-group", "openvino", _openvino("bf16")),
+    Setting("openvino-int4-no-group", "openvino", _openvino("bf16", 0)),
+    Setting("openvino-int4-sdpa", "openvino", _openvino("bf16", 128, ATTENTION_BACKEND="SDPA")),
     Setting("openvino-int4-f32", "openvino", _openvino("f32", 128)),
-    Setting("openvino-int4-bf16-default-group", "openvino", _openvino("bf16")),
-    Setting("openvino-int4-bf16-no-group", "openvino", _openvino("bf16", 0)),
+    # As everybody has it, the output matrix in 6 bits; and all in 4, like our `fast`.
     Setting("llama.cpp-Q4_0", "llama.cpp", _llama("Q4_0", "bf16"), True),
+    Setting("llama.cpp-Q4_0-pure", "llama.cpp", _llama("Q4_0-pure", "bf16"), True),
     Setting("llama.cpp-Q4_K_M", "llama.cpp", _llama("Q4_K_M", "bf16")),
-    Setting("llama.cpp-Q4_0-vision-q8_0", "llama.cpp", _llama("Q4_0", "q8_0")),
-    Setting(
-        "llama.cpp-Q4_0-plain-attention", "llama.cpp", _llama("Q4_0", "bf16", flash_attention=False)
-    ),
+    Setting("llama.cpp-vision-q8_0", "llama.cpp", _llama("Q4_0", "q8_0")),
+    Setting("llama.cpp-no-flash", "llama.cpp", _llama("Q4_0", "bf16", flash_attention=False)),
+    Setting("llama.cpp-no-repack", "llama.cpp", _llama("Q4_0", "bf16", repack=False)),
 )
 
 

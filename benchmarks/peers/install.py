@@ -85,14 +85,20 @@ def openvino(site: Site) -> None:
 
 def llama_cpp(site: Site) -> None:
     """Needs a C++ compiler and cmake: built for this processor, from the source distribution."""
-    source = _llama_source(site)
+    download = ("download", "--no-deps", "--no-binary=:all:", "llama-cpp-python")
+    site.run(site.python, "-m", "pip", *download, "--dest", site.folder)
+    archive = next(site.folder.glob("llama_cpp_python-*.tar.gz"))
     header = site.folder / "tile_config.h"
     header.write_text(TILE_CONFIG)
-    flags = f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS=-include{header}"
-    site.pip(source, CMAKE_ARGS=flags)
-    # What the converter needs, which comes with the sources only.
+    site.pip(archive, CMAKE_ARGS=f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS=-include{header}")
+    # The converter comes with the sources only; this is what it needs.
     site.pip(TORCH, "transformers<5", "sentencepiece", "pyyaml")
-    tree = source / "vendor" / "llama.cpp"
+    source = site.folder / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    with tarfile.open(archive) as file:
+        file.extractall(source, filter="data")
+    archive.unlink()
+    tree = source / archive.name.removesuffix(".tar.gz") / "vendor" / "llama.cpp"
     convert: tuple[str | Path, ...] = (site.python, tree / "convert_hf_to_gguf.py")
     path = str(tree / "gguf-py")
     whole = site.folder / "text-bf16.gguf"
@@ -110,16 +116,6 @@ def llama_cpp(site: Site) -> None:
         site.run(site.python, "-c", QUANTIZE, whole, target, kind, pure)
     whole.unlink()
     shutil.rmtree(source)
-
-
-def _llama_source(site: Site) -> Path:
-    download = ("download", "--no-deps", "--no-binary=:all:", "llama-cpp-python")
-    site.run(site.python, "-m", "pip", *download, "--dest", site.folder)
-    archive = next(site.folder.glob("llama_cpp_python-*.tar.gz"))
-    with tarfile.open(archive) as file:
-        file.extractall(site.folder, filter="data")
-    archive.unlink()
-    return next(site.folder.glob("llama_cpp_python-*"))
 
 
 PEERS: dict[str, Callable[[Site], None]] = {
@@ -143,7 +139,7 @@ def install(peer: str, home: Path, checkpoint: Path, python: str | None = None) 
         PEERS[peer](site)
     except subprocess.CalledProcessError as error:
         lines = (error.stderr or "").strip().splitlines() or ["no message"]
-        reason = f"{Path(error.cmd[0]).name} {' '.join(error.cmd[1:3])} failed: {lines[-1]}"
+        reason = f"{Path(error.cmd[0]).name} {' '.join(error.cmd[1:3])} failed: {lines[-1].strip()}"
     except OSError as error:
         reason = str(error)
     record = {"python": site.python} if reason is None else {"absent": reason}

@@ -21,10 +21,18 @@ CONTEXT = 1024
 
 
 class LlamaCpp:
-    """`model` and `projector` are GGUF files: the text model and the vision encoder."""
+    """`model` and `projector` are GGUF files: the text model and the vision encoder.
+
+    `repack`: weights laid out anew for this processor when they are loaded, AMX among others.
+    """
 
     def __init__(
-        self, model: str, projector: str, threads: int, flash_attention: bool = True
+        self,
+        model: str,
+        projector: str,
+        threads: int,
+        flash_attention: bool = True,
+        repack: bool = True,
     ) -> None:
         self._quiet = llama_cpp.llama_log_callback(lambda *_: None)  # kept: C holds no reference
         llama_cpp.llama_log_set(self._quiet, ctypes.c_void_p())
@@ -35,11 +43,9 @@ class LlamaCpp:
             if flash_attention
             else llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         )
-        self._model = _made(
-            llama_cpp.llama_model_load_from_file(
-                model.encode(), llama_cpp.llama_model_default_params()
-            )
-        )
+        options = llama_cpp.llama_model_default_params()
+        options.use_extra_bufts = repack
+        self._model = _made(llama_cpp.llama_model_load_from_file(model.encode(), options))
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = CONTEXT
         options.n_batch = options.n_ubatch = BATCH

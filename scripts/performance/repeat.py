@@ -9,7 +9,11 @@ TEXT = """## Repeat it
 ```sh
 python benchmarks/make_checkpoint.py standin                 # 4.3 GB
 qwink export standin --recipe fast --out standin-fast        # likewise the other recipes
-python benchmarks/speed.py standin --artifact fast=standin-fast
+for peer in transformers openvino llama.cpp; do              # benchmarks/peers/README.md
+  python -m benchmarks.peers.install $peer --checkpoint standin
+done
+python -m benchmarks.compare --artifact fast=standin-fast --artifact balanced=standin-balanced
+python -m benchmarks.speed standin --artifact fast=standin-fast --artifact small=standin-small
 python benchmarks/quality.py --exact standin-exact --artifact fast=standin-fast
 python -m benchmarks.serving standin-fast
 python -m benchmarks.start --model nano --model fast=standin-fast

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import compare
+from benchmarks import compare, speed
 from benchmarks.peers import install
 from benchmarks.peers.base import Answer, _reply
 from benchmarks.peers.contenders import SETTINGS, Contender, installed
@@ -68,6 +68,24 @@ def test_each_in_turn_and_who_is_absent(
     assert str(home) not in out.read_text()
     printed = json.loads(capsys.readouterr().out)
     assert printed["tiny"]["transformers-bf16"]["first_token_ms"] > 0
+
+
+def test_recipes_beside_transformers(
+    tiny_checkpoint: tuple[Path, Any],
+    tiny_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("QWINK_HOME", str(tiny_home))
+    checkpoint, out = str(tiny_checkpoint[0]), tmp_path / "speed.json"
+    arguments = [checkpoint, f"--artifact=tiny={checkpoint}", f"--out={out}"]
+    speed.main([*arguments, "--threads=1", "--rounds=1", "--tokens=2"])
+    result = json.loads(out.read_text())
+    assert set(result["contenders"]) == {"tiny", "transformers-bfloat16"}
+    ratios = result["times_faster_than"]["transformers-bfloat16"]["tiny"]
+    assert set(ratios) == {"first_token_ms", "decode_ms_per_token"}
+    assert "196 visual tokens" in result["work"]
+    assert {"qwink", "onnxruntime", "torch", "transformers"} <= set(result["facts"]["versions"])
 
 
 def test_a_peer_that_cannot_load_is_absent_and_ours_must_not_be(home: Path, tmp_path: Path) -> None:
