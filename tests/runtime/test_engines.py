@@ -50,7 +50,10 @@ def artifact(tmp_path: Path) -> Path:
         ({"recipe": "fast"}, "onnx"),
     ],
 )
-def test_without_a_gpu(tmp_path: Path, options: dict[str, Any], expected: str) -> None:
+def test_without_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], expected: str
+) -> None:
+    monkeypatch.setattr(engines, "has_nvidia_gpu", lambda: False)
     assert choose_engine(EngineOptions(**options), tmp_path) == expected
 
 
@@ -111,6 +114,8 @@ def test_settings_are_defaults(tmp_path: Path) -> None:
     assert EngineOptions.resolve(settings, engine=None, dtype="float32", recipe=None) == (
         EngineOptions("torch", device="cpu", dtype="float32")
     )
+    # Torch's defaults do not get in the way of whoever asks for onnx.
+    assert EngineOptions.resolve(settings, engine="onnx") == EngineOptions("onnx")
     with pytest.raises(OptionError, match="threads is 0"):
         EngineOptions.resolve(settings, threads=0)
 

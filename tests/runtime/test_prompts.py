@@ -133,6 +133,18 @@ def fail(*_: Any) -> None:
     raise MemoryError("no memory left")
 
 
+def test_what_nobody_foresaw_ends_a_request_not_the_service(
+    tiny_model: Model, pictures: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tiny_model) as (vlm, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(vlm.scheduler.embeddings, "put", fail)
+            with pytest.raises(MemoryError, match="no memory left"):
+                vlm.ask(pictures[0], "What is this?", max_pixels=8192, min_pixels=4096)
+        assert vlm.ask(pictures[0], "What is this?", max_pixels=8192, min_pixels=4096).text
+        assert vlm.scheduler.num_waiting == 0
+
+
 def test_images_are_encoded_together_and_once(tiny_model: Model, pictures: list[Path]) -> None:
     with running(tiny_model) as (vlm, engine):
         calls: list[list[Patches]] = []

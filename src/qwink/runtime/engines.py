@@ -33,13 +33,10 @@ class EngineOptions:
     @classmethod
     def resolve(cls, settings: Settings, **given: Any) -> EngineOptions:
         """What was given, and the settings' for what is None. Raises OptionError."""
-        defaults = {
-            "engine": settings.engine,
-            "device": settings.device,
-            "dtype": settings.dtype,
-            "threads": settings.threads,
-        }
         chosen = {name: value for name, value in given.items() if value is not None}
+        defaults: dict[str, Any] = {"engine": settings.engine, "threads": settings.threads}
+        if chosen.get("engine", settings.engine) != "onnx":  # where they would be refused
+            defaults |= {"device": settings.device, "dtype": settings.dtype}
         options = cls(**defaults | chosen)
         if options.threads is not None and options.threads < 1:
             raise OptionError(f"threads is {options.threads}; it must be 1 or more")

@@ -221,7 +221,12 @@ class Scheduler:
     def _advance_prompts(self) -> None:
         """Bring those waiting for their first token a step closer to it."""
         self._admit()
-        for ticket, outcome in self._prompts.advance(self._running):
+        try:
+            outcomes = self._prompts.advance(self._running)
+        except Exception as error:  # nobody foresaw it: it ends these, not the service
+            logger.exception("prompts failed")
+            outcomes = [(ticket, error) for ticket in self._prompts.tickets]
+        for ticket, outcome in outcomes:
             if isinstance(outcome, Exception):
                 self._fail(ticket, outcome)
                 continue
