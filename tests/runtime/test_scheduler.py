@@ -165,7 +165,7 @@ def test_a_row_that_breaks_the_batch_fails_alone(tiny_model: Model, victim: int)
             sequence = submitted[victim][0].request.sequence
             if kind == "decode" and len(ids) == 3:  # all run: from now on this one is poisoned
                 poison[:] = [sequence.last_id]
-            rows = [t.request.sequence for t in vlm.scheduler._running]
+            rows = [t.request.sequence for t in vlm.scheduler._answers.tickets]
             first = 0 if len(ids) == len(rows) else None
             involved = rows if first == 0 else [r for r in rows if r.last_id in ids]
             if poison and sequence in involved:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from qwink.cache.embeddings import EmbeddingCache
 from qwink.cache.prefix import PrefixCache, common_start
 from qwink.engine.base import Chunk, Engine
-from qwink.runtime.request import Ticket
+from qwink.runtime.request import Outcome, Ticket, accept
 from qwink.runtime.together import together_or_alone
 from qwink.types import EncodedImage, Event, Patches
 
@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 MIN_REUSE = 8  # tokens; below that restoring keys and values is not worth a copy
 
-# A ticket with its first text or with what went wrong.
-Outcome = tuple[Ticket, str | Exception]
 Tell = Callable[[Ticket, Event], None]
 
 
@@ -209,13 +207,3 @@ class Prompts:
             return 0
         ticket.request.watch.note(f"{length} prompt tokens reused")
         return length
-
-
-def accept(ticket: Ticket, row: NDArray[np.float32] | Exception) -> str | Exception:
-    """The text that a row of logits leads to, or what is wrong with it."""
-    if isinstance(row, Exception):
-        return row
-    try:
-        return ticket.request.sequence.accept(row)
-    except Exception as error:
-        return error

@@ -1,9 +1,9 @@
 """One thread that owns the engine and shares it fairly among requests.
 
 Each turn of the loop does one piece of waiting work (a run of the encoder or a chunk of prompts,
-see `prompts`) and then one decode step for all running sequences, so that streams keep moving
-while others arrive. Sequences being decoded sit in slots 0, 1, ... of the KV cache; those being
-prefilled in the slots after them; a slot that becomes free is filled by the last.
+see `prompts`) and then one decode step for all running sequences (see `answers`), so that streams
+keep moving while others arrive. Sequences being decoded sit in slots 0, 1, ... of the KV cache;
+those being prefilled in the slots after them; a slot that becomes free is filled by the last.
 
 It knows nothing of HTTP or text: requests come with prompt and images, events go to a listener.
 """
@@ -18,20 +18,16 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from qwink.cache.embeddings import EmbeddingCache
-from qwink.cache.prefix import PrefixCache, PrefixEntry
+from qwink.cache.prefix import PrefixCache
 from qwink.engine.base import Engine
 from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, Overloaded, QwinkError
-from qwink.runtime.prompts import Prompts, accept
+from qwink.runtime.answers import Answers
+from qwink.runtime.prompts import Prompts
 from qwink.runtime.request import Listener, Request, Ticket
-from qwink.runtime.together import together_or_alone
-from qwink.types import Event, Result, Usage
+from qwink.types import Event
 
 logger = logging.getLogger(__name__)
 
@@ -64,12 +60,12 @@ class Scheduler:
         self.num_generated = 0  # tokens since the start
         self.error: BaseException | None = None  # what ended the engine thread
         self._cache = engine.open_cache(limits.max_running, context)
+        self._answers = Answers(engine, self._cache, prefixes)
         self._prompts = Prompts(
             engine, self._cache, embeddings, prefixes, limits.prefill_chunk, self._tell
         )
         self._errands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._waiting: deque[Ticket] = deque()
-        self._running: list[Ticket] = []  # the ticket at index i sits in slot i
         self._numbers = itertools.count()
         self._wake = threading.Condition()
         self._closing = False
@@ -82,7 +78,7 @@ class Scheduler:
 
     @property
     def num_running(self) -> int:
-        return len(self._running)
+        return len(self._answers.tickets)
 
     @property
     def alive(self) -> bool:
@@ -138,7 +134,7 @@ class Scheduler:
         self.embeddings.close()
 
     def _tickets(self) -> list[Ticket]:
-        return [*self._running, *self._prompts.tickets, *self._waiting]
+        return [*self._answers.tickets, *self._prompts.tickets, *self._waiting]
 
     # The engine thread from here on.
 
@@ -201,28 +197,19 @@ class Scheduler:
     def _fail(self, ticket: Ticket, error: Exception) -> None:
         if ticket in self._prompts.tickets:
             self._prompts.remove(ticket)
-        elif ticket in self._running:
-            self._leave(ticket)
+        elif ticket in self._answers.tickets:
+            self._answers.leave(ticket)
         else:
             with self._wake:
                 if ticket in self._waiting:
                     self._waiting.remove(ticket)
         self._tell(ticket, error)
 
-    def _leave(self, ticket: Ticket) -> None:
-        """Take a sequence out of the batch; the last one moves into its slot."""
-        slot, last = self._running.index(ticket), len(self._running) - 1
-        if slot != last:
-            mover = self._running[last]
-            self._cache.copy(last, slot, mover.request.sequence.num_cached)
-            self._running[slot] = mover
-        self._running.pop()
-
     def _advance_prompts(self) -> None:
         """Bring those waiting for their first token a step closer to it."""
         self._admit()
         try:
-            outcomes = self._prompts.advance(self._running)
+            outcomes = self._prompts.advance(self._answers.tickets)
         except Exception as error:  # nobody foresaw it: it ends these, not the service
             logger.exception("prompts failed")
             outcomes = [(ticket, error) for ticket in self._prompts.tickets]
@@ -231,10 +218,7 @@ class Scheduler:
                 self._fail(ticket, outcome)
                 continue
             ticket.request.watch.first_token()
-            source, slot = self._prompts.take(ticket), len(self._running)
-            if slot != source:  # someone finished meanwhile
-                self._cache.copy(source, slot, ticket.num_prefilled)
-            self._running.append(ticket)
+            self._answers.join(ticket, self._prompts.take(ticket))
             self._progress(ticket, outcome)
 
     def _admit(self) -> None:
@@ -242,7 +226,7 @@ class Scheduler:
         prompts = self._prompts
         if prompts.tickets:
             return
-        prompts.first_slot = len(self._running)
+        prompts.first_slot = len(self._answers.tickets)
         with self._wake:
             while self._waiting and prompts.fits(self._waiting[0]) and self._has_room():
                 prompts.tickets.append(self._waiting.popleft())
@@ -251,7 +235,7 @@ class Scheduler:
 
     def _has_room(self) -> bool:
         """Whether the next request has a slot and, where memory is taken as it is used, that."""
-        taken = [*self._running, *self._prompts.tickets]
+        taken = [*self._answers.tickets, *self._prompts.tickets]
         if not taken:
             return True  # alone, a request may have it all
         tokens = sum(ticket.num_tokens for ticket in [*taken, self._waiting[0]])
@@ -260,33 +244,11 @@ class Scheduler:
 
     def _decode(self) -> None:
         """One token for every running sequence."""
-        batch = list(self._running)
-        if not batch:
-            return
-        rows = together_or_alone(len(batch), partial(self._run, batch), "sequences")
-        outcomes = [accept(ticket, row) for ticket, row in zip(batch, rows, strict=True)]
-        # Whoever leaves has the last moved into its slot, with all tokens that one has accepted:
-        # so nobody leaves before all have.
-        for ticket, outcome in zip(batch, outcomes, strict=True):
+        for ticket, outcome in self._answers.decode():
             if isinstance(outcome, Exception):
                 self._fail(ticket, outcome)
             else:
                 self._progress(ticket, outcome)
-
-    def _run(self, batch: list[Ticket], first: int, stop: int) -> NDArray[np.float32]:
-        """Logits [stop - first, vocab] of those in slots `first` to `stop`."""
-        sequences = [ticket.request.sequence for ticket in batch[first:stop]]
-        start = time.perf_counter()
-        logits = self.engine.decode(
-            self._cache,
-            first,
-            [sequence.last_id for sequence in sequences],
-            [sequence.num_cached for sequence in sequences],
-            [sequence.position for sequence in sequences],
-        )
-        for ticket in batch[first:stop]:
-            ticket.request.watch.add("generate", time.perf_counter() - start)
-        return logits
 
     def _progress(self, ticket: Ticket, text: str) -> None:
         """Pass new text on; finish the request if it is done."""
@@ -298,39 +260,6 @@ class Scheduler:
         if text or logprobs:
             self._tell(ticket, Event(text, logprobs=logprobs))
         if sequence.finish_reason is not None:
-            self._finish(ticket)
-
-    def _finish(self, ticket: Ticket) -> None:
-        request, sequence = ticket.request, ticket.request.sequence
-        reason = sequence.finish_reason
-        assert reason is not None
-        self._remember(ticket)
-        self._leave(ticket)
-        usage = Usage(
-            prompt_tokens=len(sequence.prompt),
-            completion_tokens=len(sequence.generated),
-            image_tokens=sum(span.length for span in sequence.prompt.images),
-            cached_tokens=ticket.num_reused,
-        )
-        result = Result(
-            "".join(ticket.pieces),
-            reason,
-            usage,
-            request.watch.timings(),
-            request.model,
-            request.warnings,
-        )
-        self._tell(ticket, Event("", result))
-
-    def _remember(self, ticket: Ticket) -> None:
-        """Keep the keys and values of prompt and answer for whoever continues from here."""
-        sequence, slot = ticket.request.sequence, self._running.index(ticket)
-        num_bytes = sequence.num_cached * self._cache.bytes_per_token
-        if num_bytes > self.prefixes.max_bytes:
-            return
-        try:
-            values = self._cache.read(slot, sequence.num_cached)
-        except Exception:  # for want of memory, say; the answer is whole without
-            logger.exception("an answer is not remembered")
-            return
-        self.prefixes.put(PrefixEntry(sequence.cached_ids, sequence.prompt.images, values))
+            self._answers.remember(ticket)
+            self._answers.leave(ticket)
+            self._tell(ticket, Event("", ticket.result()))
