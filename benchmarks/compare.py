@@ -6,13 +6,14 @@ The peers are what `python -m benchmarks.peers.install` put into the folder `--h
 not there is reported as absent. Each contender is a process of its own, loaded once and stopped
 while the others have their turn; rounds go A B C A B C, each with a new picture, so that a noisy
 machine is noisy for all. Ratios are taken within a round. `--tried PEER` measures all settings of
-one peer instead of everybody's best. Writes JSON to benchmarks/results/.
+one peer instead, each beside the first of ours alone. Writes JSON to benchmarks/results/.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +27,7 @@ from qwink.bench.statistics import paired_ratio, summarise
 from qwink.engine.threads import physical_cores
 
 RESULTS = Path(__file__).parent / "results"
+FEW_FAULTS = 10  # pages read from disk within a round, that no one would notice
 RATIOS = ("first_token_ms", "decode_ms_per_token", "cold_start_ms")
 
 
@@ -63,7 +65,7 @@ def compare(own: Sequence[Contender], peers: Sequence[Contender], plan: Plan) ->
     result: dict[str, Any] = {"work": {}, "contenders": {}, "times_faster": {}, "absent": {}}
     groups = [(own, [peer for peer in peers if not peer.apart])]
     groups += [(own[:1], [peer]) for peer in peers if peer.apart]
-    for mine, others in groups:
+    for mine, others in [group for group in groups if group[1]] or [(own, [])]:
         table = Table()
         together = [*mine, *others]
         take_turns(together, plan, table)
@@ -99,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if python is None:
             absent[setting.name] = reason
         else:
-            peers.append(contender(setting, args.home, python))
+            peers.append(contender(setting, args.home, python, apart=bool(args.tried)))
     plan = Plan(args.threads, args.rounds, args.cold_starts, args.tokens)
     try:
         result = compare(ours(args.artifact), peers, plan)
@@ -113,6 +115,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "facts": asdict(collect()),
     }
     name = f"peers-{args.tried}" if args.tried else "peers"
+    for name, found in result["contenders"].items():
+        if found["num_major_faults"]["median"] > FEW_FAULTS:
+            print(
+                f"warning: {name} read from disk in most rounds; memory is too short for all of "
+                "them at once, or something else runs",
+                file=sys.stderr,
+            )
     out = args.out or RESULTS / f"{name}.json"
     out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(medians(result)))

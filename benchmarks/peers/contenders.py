@@ -94,7 +94,7 @@ def installed(peer: str, home: Path) -> tuple[str | None, str]:
     return found.get("python"), found.get("absent", "")
 
 
-def contender(setting: Setting, home: Path, python: str) -> Contender:
+def contender(setting: Setting, home: Path, python: str, apart: bool = False) -> Contender:
     options = {
         key: value.replace(FOLDER, str((home / setting.peer).resolve()))
         if isinstance(value, str)
@@ -102,4 +102,4 @@ def contender(setting: Setting, home: Path, python: str) -> Contender:
         for key, value in setting.options.items()
     }
     adapter = ADAPTERS[setting.peer]
-    return Contender(setting.name, setting.peer, adapter, python, options, setting.apart)
+    return Contender(setting.name, setting.peer, adapter, python, options, apart or setting.apart)

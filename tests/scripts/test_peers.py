@@ -51,7 +51,7 @@ def test_shows_the_settings_tried(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(json.dumps(result()))
     section = peers.section(Results(tmp_path))
     assert section is not None
-    assert "| `other` | model.bin, GROUP 128 | 3000 (2700–3300) |" in section.text
+    assert "| `other` | model.bin, GROUP 128 | 3000 (2700–3300) | **3.00** |" in section.text
 
 
 def test_is_left_out_where_nobody_measured(tmp_path: Path) -> None:
