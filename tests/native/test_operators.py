@@ -274,15 +274,17 @@ def attention(
         ("amx", [33], 33),
         ("amx", [600], 45),  # a chunk that goes on from a past, across chunks of 512 keys
         ("amx", [700], 700),
+        ("amx", [300], -1),  # the last token of a prompt, by itself
     ],
 )
 def test_text_attention(
     tmp_path: Path, kernels: Kernels, lengths: list[int], num_tokens: int
 ) -> None:
+    prompt, num_tokens = num_tokens != 1, abs(num_tokens)
     num_heads, num_kv_heads, size, capacity = 4, 2, 32, 720
     batch = len(lengths)
     num_rows = batch * num_tokens
-    panels = kernels == "amx" and num_tokens > 1
+    panels = prompt
     q, k, v = (normal(num_rows, heads * size) for heads in (num_heads, num_kv_heads, num_kv_heads))
     q_gamma, k_gamma = normal(size), normal(size)
     angles = RNG.uniform(-3, 3, (800, size // 2)).astype(np.float32)
@@ -301,7 +303,7 @@ def test_text_attention(
             num_kv_heads=num_kv_heads,
         )
         outputs = [g.fresh(name) for name in ("y", "key", "value", "scratch")]
-        inputs = [*names, "past_key", "past_value"]
+        inputs = [*names, "past_key", "past_value", "prompt"]
         return g.nodes("TextAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
 
     lay = to_panels if panels else np.asarray
@@ -320,6 +322,7 @@ def test_text_attention(
         lengths=np.array(lengths, np.int32) - 1,
         past_key=past_key,
         past_value=past_value,
+        prompt=np.array(prompt, np.int32),
     )
     found = from_panels(found, num_heads * size) if panels else found
 
@@ -346,7 +349,21 @@ def test_text_attention(
         ).transpose(1, 0, 2)
         own = found.reshape(batch, num_tokens, num_heads, size)[sequence]
         error = np.abs(own - expected).max() / np.abs(expected).max()
-        assert error < (1e-5 if num_tokens == 1 else 0.02)
+        assert error < (0.02 if prompt else 1e-5)
+
+
+def test_a_prompt_in_4_bits_does_not_show_its_cuts(tmp_path: Path) -> None:
+    """Rows by themselves give what they give among many, and not what new tokens get."""
+    x, weight = normal(40, 128), normal(48, 128)
+
+    def build(g: Graph) -> str:
+        g.prompt = "prompt"
+        return linear(Activation(g, "x"), weight, nbits(4, 32), "w")
+
+    yes, no = np.array(1, np.int32), np.array(0, np.int32)
+    whole = run(tmp_path, "vnni", build, x=x, prompt=yes)
+    np.testing.assert_array_equal(run(tmp_path, "vnni", build, x=x[7:8], prompt=yes), whole[7:8])
+    assert np.abs(run(tmp_path, "vnni", build, x=x[7:8], prompt=no) - whole[7:8]).max() > 1e-3
 
 
 def test_shapes_that_do_not_fit_are_an_error(tmp_path: Path) -> None:

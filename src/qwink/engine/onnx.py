@@ -104,6 +104,7 @@ class OnnxEngine:
         )
         inputs = {value.name for value in self._decode.get_inputs()}
         self._decode_takes_deepstack = "deepstack" in inputs
+        self._takes_prompt = "prompt" in inputs
         self._embedding = artifact.table(artifact.manifest.embedding)
         positions = artifact.table(artifact.manifest.positions)
         self._position_table = widen(positions)
@@ -224,7 +225,9 @@ class OnnxEngine:
         # Rows before `start` go unread, but the operator wants a row for each token in the cache.
         cos, sin = self._rope(prompt.positions[:, :stop])
         rows = np.arange(start, stop)[None]
-        return self._step(self._prefill, binding, embeds[None], [stop], select, rows, cos, sin)
+        return self._step(
+            self._prefill, binding, embeds[None], [stop], select, rows, cos, sin, prompt=True
+        )
 
     def decode(
         self,
@@ -244,7 +247,14 @@ class OnnxEngine:
         rows = np.asarray(positions, np.int64)[:, None]  # a text token's position is its row
         totals = [length + 1 for length in lengths]
         hidden = self._step(
-            self._decode, binding, embeds[:, None], totals, range(batch), rows, *self._text_rope
+            self._decode,
+            binding,
+            embeds[:, None],
+            totals,
+            range(batch),
+            rows,
+            *self._text_rope,
+            prompt=False,
         )
         return self.logits(hidden)
 
@@ -258,8 +268,11 @@ class OnnxEngine:
         rows: NDArray[np.int64],
         cos: Float,
         sin: Float,
+        *,
+        prompt: bool,
     ) -> Float:
-        """embeds [B, S, D]; `totals` [B] are the lengths after the step. Returns [L, D]."""
+        """embeds [B, S, D] of a `prompt`, or of a new token each; `totals` [B] are the lengths
+        after the step. Returns [L, D]."""
         binding.bind_cpu_input("embeds", embeds)
         binding.bind_cpu_input("select", np.asarray(select, np.int64))
         binding.bind_cpu_input("lengths", np.asarray(totals, np.int32) - 1)
@@ -267,6 +280,8 @@ class OnnxEngine:
         binding.bind_cpu_input("rows", rows)
         binding.bind_cpu_input("cos", cos)
         binding.bind_cpu_input("sin", sin)
+        if self._takes_prompt:
+            binding.bind_cpu_input("prompt", np.asarray(prompt, np.int32))
         binding.bind_output("hidden")
         session.run_with_iobinding(binding)
         hidden: Float = binding.get_outputs()[-1].numpy()  # bound last

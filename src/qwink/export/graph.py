@@ -49,8 +49,11 @@ class WeightFile:
 class Graph:
     """Nodes of one graph in the making. Values are referred to by name.
 
-    `kernels` says whether it may use our own operators.
+    `kernels` says whether it may use our own operators; `prompt` names the input, if there is one,
+    that tells them whether rows are a prompt's or a new token each.
     """
+
+    prompt = ""
 
     def __init__(self, name: str, weights: WeightFile, kernels: Kernels = "onnxruntime") -> None:
         self._name = name

@@ -233,6 +233,7 @@ def _int4(
         g.weight(scales, f"{stem}_scale"),
         norm.weights(g)[0] if norm else "",
         skip or "",
+        g.prompt,
     ]
     attributes = native_attributes(g, num_outputs, norm=norm, function=function)
     outputs = [g.fresh("ProductInt4"), g.fresh("scratch")]

@@ -36,6 +36,7 @@ def build_text(
     each sequence's tokens in the cache *after* this step, less one; `total` int32, the largest of
     them plus one; `rows` int64 [B, S], each token's row in `cos` and `sin` [*, d / 2]; and for
     each layer i `past_key_i`, `past_value_i` float32 [B, K, M, d].
+    With our operators also `prompt` int32, 1 for tokens of a prompt and 0 for a new token each.
     Outputs: `hidden` [L, D], `present_key_i`, `present_value_i`. Bind past and present to the same
     memory: the operator then writes the new rows in place.
 
@@ -54,6 +55,9 @@ def build_text(
     rows = graph.input("rows", np.int64, ["B", "S"])
     cos = graph.input("cos", np.float32, ["N", d // 2])
     sin = graph.input("sin", np.float32, ["N", d // 2])
+
+    if graph.native:
+        graph.prompt = graph.input("prompt", np.int32, [])
 
     batch = graph.node("Shape", [embeds], start=0, end=2)
     as_batch = graph.node("Concat", [batch, graph.constant([-1], np.int64)], axis=0)  # [B, S, *]
@@ -98,7 +102,8 @@ def build_text(
     def attend(heads: list[str], norms: list[Norm], past: list[str], present: list[str]) -> str:
         """Queries, keys and values → [R, H · d], or in panels; the cache grows."""
         if ours:
-            inputs = [*heads, *(n.weights(graph)[0] for n in norms), cos, sin, rows, lengths, *past]
+            gammas = [n.weights(graph)[0] for n in norms]
+            inputs = [*heads, *gammas, cos, sin, rows, lengths, *past, graph.prompt]
             outputs = [graph.fresh("attended"), *present, graph.fresh("scratch")]
             attributes = native_attributes(
                 graph,

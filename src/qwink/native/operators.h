@@ -46,6 +46,10 @@ Status *input(const struct api *api, const KernelContext *context, size_t index,
               struct tensor *out);
 Status *output(const struct api *api, KernelContext *context, size_t index, const int64_t *shape,
                size_t num_dimensions, void *data);
+// Whether a number that may be left out is there and not zero.
+static inline bool is_set(const struct tensor *x) {
+  return x->data && *(const int32_t *)x->data != 0;
+}
 // Output 0: floats [num_rows, columns] in the layout that the attributes ask for.
 Status *matrix_output(const struct kernel *k, KernelContext *context, int64_t num_rows,
                       float **data);
@@ -62,10 +66,10 @@ Status *run_parts(const struct api *api, const KernelContext *context,
 Status *quantize_rows(const struct kernel *k, KernelContext *context);
 // ProductInt8: rows, row_scale, weight, column_scale, column_sum, bias?, skip? -> out
 Status *product_int8(const struct kernel *k, KernelContext *context);
-// ProductInt4: x, weight, scale, gamma?, skip? -> out, scratch
+// ProductInt4: x, weight, scale, gamma?, skip?, prompt? -> out, scratch
 Status *product_int4(const struct kernel *k, KernelContext *context);
 // ImageAttention: q, k, v, cos, sin -> out, scratch
 Status *image_attention(const struct kernel *k, KernelContext *context);
-// TextAttention: q, k, v, q_gamma, k_gamma, cos, sin, rows, lengths, past_key, past_value
-//   -> out, present_key, present_value, scratch
+// TextAttention: q, k, v, q_gamma, k_gamma, cos, sin, rows, lengths, past_key, past_value,
+//   prompt? -> out, present_key, present_value, scratch
 Status *text_attention(const struct kernel *k, KernelContext *context);

@@ -108,9 +108,9 @@ static Status *product_unpacked(const struct kernel *k, KernelContext *context,
 
 Status *product_int4(const struct kernel *k, KernelContext *context) {
   const struct api *api = k->api;
-  struct tensor x, weight, scale, gamma, skip;
-  struct tensor *inputs[] = {&x, &weight, &scale, &gamma, &skip};
-  for (size_t i = 0; i < 5; i++) TRY(input(api, context, i, inputs[i]));
+  struct tensor x, weight, scale, gamma, skip, prompt;
+  struct tensor *inputs[] = {&x, &weight, &scale, &gamma, &skip, &prompt};
+  for (size_t i = 0; i < 6; i++) TRY(input(api, context, i, inputs[i]));
   CHECK(api, x.num_dimensions == 2 && weight.num_dimensions == 2 && scale.num_dimensions == 2);
   const int64_t num_rows = x.shape[0], depth = x.shape[1], num_weights = weight.shape[0];
   CHECK(api, depth % BLOCK4 == 0 && weight.shape[1] * 2 == depth);
@@ -134,8 +134,10 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
   TRY(resident_weight(k, context, &weight, num_weights * depth / 2, &moved));
   p.weight = moved;
 
+  // A prompt's rows always go the same way, so that its cuts do not show in the answer.
   enum { FEW = 16 };  // rows; beyond them unpacking costs less than it saves
-  if (num_rows > FEW) return product_unpacked(k, context, &p, x.data, gamma.data);
+  if (num_rows > FEW || is_set(&prompt))
+    return product_unpacked(k, context, &p, x.data, gamma.data);
   const int64_t nothing = 0;
   void *unused;
   TRY(output(api, context, 1, &nothing, 1, &unused));

@@ -82,10 +82,10 @@ static Status *present(const struct api *api, KernelContext *context, size_t ind
 
 Status *text_attention(const struct kernel *k, KernelContext *context) {
   const struct api *api = k->api;
-  struct tensor q, key, v, q_gamma, k_gamma, cosine, sine, rows, lengths, keys, values;
+  struct tensor q, key, v, q_gamma, k_gamma, cosine, sine, rows, lengths, keys, values, prompt;
   struct tensor *inputs[] = {&q,    &key,  &v,       &q_gamma, &k_gamma, &cosine,
-                             &sine, &rows, &lengths, &keys,    &values};
-  for (size_t i = 0; i < 11; i++) TRY(input(api, context, i, inputs[i]));
+                             &sine, &rows, &lengths, &keys,    &values,  &prompt};
+  for (size_t i = 0; i < 12; i++) TRY(input(api, context, i, inputs[i]));
   CHECK(api, k->num_kv_heads > 0 && k->num_heads % k->num_kv_heads == 0);
   const int64_t size = k->columns / k->num_heads, num_kv_columns = size * k->num_kv_heads;
   CHECK(api, size * k->num_heads == k->columns && size <= MAX_HEAD && size % 2 == 0);
@@ -130,7 +130,8 @@ Status *text_attention(const struct kernel *k, KernelContext *context) {
   TRY(present(api, context, 1, &keys, &a.key_cache));
   TRY(present(api, context, 2, &values, &a.value_cache));
   const int64_t num_units = num_sequences * k->num_kv_heads, nothing = 0;
-  if (num_tokens == 1) {
+  // A prompt's tokens all go by tiles, also the last one of a cut.
+  if (num_tokens == 1 && !is_set(&prompt)) {
     TRY(output(api, context, 3, &nothing, 1, &a.packed));
     return run_parts(api, context, single_work, &a, num_units);
   }

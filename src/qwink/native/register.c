@@ -10,7 +10,7 @@ struct operator {
   const char *name;
   Status *(*compute)(const struct kernel *, KernelContext *);
   size_t num_required, num_inputs, num_outputs;
-  enum element inputs[11], outputs[4];
+  enum element inputs[12], outputs[4];
 };
 
 struct instance {
@@ -103,9 +103,9 @@ static const struct operator OPERATORS[] = {
      "ProductInt4",
      product_int4,
      3,
-     5,
+     6,
      2,
-     {FLOAT, UINT8, FLOAT, FLOAT, FLOAT},
+     {FLOAT, UINT8, FLOAT, FLOAT, FLOAT, INT32},
      {FLOAT, UINT8}},
     {CALLBACKS,
      "ImageAttention",
@@ -119,9 +119,9 @@ static const struct operator OPERATORS[] = {
      "TextAttention",
      text_attention,
      11,
-     11,
+     12,
      4,
-     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, FLOAT, FLOAT},
+     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, FLOAT, FLOAT, INT32},
      {FLOAT, FLOAT, FLOAT, UINT8}},
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,17 +118,22 @@ def climb(plan: Plan, report: Report = lambda _: None) -> LadderResult:
 
 
 def _run(plan: Plan, rung: Rung, workload: Workload, report: Report) -> list[Answer]:
-    questions = plan.workloads[workload]
-    if isinstance(rung.service, Ours):
+    questions, service = plan.workloads[workload], rung.service
+    numbers = itertools.count(1)
+
+    def listen(answer: Answer) -> None:
+        report(f"{rung.key} {next(numbers)} of {len(questions)}: {answer.total_ms / 1e3:.2f} s")
+
+    if isinstance(service, Ours):
         users = plan.users if workload == "users" else 1
-        artifact = plan.artifacts[rung.service.recipe]
-        with onnx_service.running(artifact, rung.service, plan.threads) as vlm:
-            return onnx_service.answer_all(vlm, questions, rung.service.max_tokens, users)
+        with onnx_service.running(plan.artifacts[service.recipe], service, plan.threads) as vlm:
+            return onnx_service.answer_all(vlm, questions, service.max_tokens, users, listen)
     answers = []
-    order = Job(str(plan.checkpoint), plan.device, plan.threads, rung.service, tuple(questions))
-    for answer in job.run(order):
+    for answer in job.run(
+        Job(str(plan.checkpoint), plan.device, plan.threads, service, tuple(questions))
+    ):
         answers.append(answer)
-        report(f"{rung.key} {len(answers)} of {len(questions)}: {answer.total_ms / 1e3:.1f} s")
+        listen(answer)
     return answers
 
 

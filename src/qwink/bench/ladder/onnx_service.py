@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -56,12 +56,22 @@ def running(artifact: Artifact, options: Ours, threads: int | None) -> Iterator[
 
 
 def answer_all(
-    vlm: VLM, questions: Sequence[Question], max_tokens: int, users: int = 1
+    vlm: VLM,
+    questions: Sequence[Question],
+    max_tokens: int,
+    users: int = 1,
+    listen: Callable[[Answer], None] = lambda _: None,
 ) -> list[Answer]:
     """All questions, `users` at a time; each user asks the next one when answered."""
+
+    def answer(question: Question) -> Answer:
+        found = _answer(vlm, question, max_tokens)
+        listen(found)
+        return found
+
     start = time.perf_counter()
     with ThreadPoolExecutor(users) as pool:
-        found = list(pool.map(lambda question: _answer(vlm, question, max_tokens), questions))
+        found = list(pool.map(answer, questions))
     if users == 1:
         return found
     share = (time.perf_counter() - start) * 1e3 / len(questions)
