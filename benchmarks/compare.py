@@ -72,8 +72,9 @@ def compare(own: Sequence[Contender], peers: Sequence[Contender], plan: Plan) ->
         start_cold(together, plan, table)
         measured = [one.name for one in others if one.name not in table.absent]
         result["work"] = same_work(table)
-        # Ours were measured beside everybody first; those rows stay.
-        result["contenders"] = summary(table) | result["contenders"]
+        for name, figures in summary(table).items():
+            # Ours were measured beside everybody first; those rows stay.
+            result["contenders"].setdefault(name, figures)
         result["absent"] |= table.absent
         for one in mine:
             found = times_faster(table, one.name, measured)

@@ -16,8 +16,8 @@ FOLDER = "{folder}"  # in options: where `install` put the peer's files
 class Setting:
     """One way to run a peer. `options` are its adapter's arguments but for the threads.
 
-    `best`: shown beside the other engines; no other setting of its kind was faster here. `apart`:
-    too large to stay in memory beside all others.
+    `best`: shown beside the other engines, since no other was faster in all respects. `apart`: in
+    turns with ours alone, since memory does not hold all at once.
     """
 
     name: str
@@ -61,11 +61,12 @@ SETTINGS = (
     Setting(
         "transformers-fp32", "transformers", {"model": CHECKPOINT, "dtype": "float32"}, True, True
     ),
+    # The first is best for the first token, the second for decoding.
     Setting("openvino-int4", "openvino", _openvino("bf16", 128), True),
+    Setting("openvino-int4-f32", "openvino", _openvino("f32", 128), True, True),
     Setting("openvino-int4-default-group", "openvino", _openvino("bf16")),
     Setting("openvino-int4-no-group", "openvino", _openvino("bf16", 0)),
     Setting("openvino-int4-sdpa", "openvino", _openvino("bf16", 128, ATTENTION_BACKEND="SDPA")),
-    Setting("openvino-int4-f32", "openvino", _openvino("f32", 128)),
     # As everybody has it, the output matrix in 6 bits; and all in 4, like our `fast`.
     Setting("llama.cpp-Q4_0", "llama.cpp", _llama("Q4_0", "bf16"), True),
     Setting("llama.cpp-Q4_0-pure", "llama.cpp", _llama("Q4_0-pure", "bf16"), True),

@@ -27,7 +27,7 @@ class Plan:
 
     threads: int
     rounds: int = 7
-    cold_starts: int = 3
+    cold_starts: int = 2
     num_tokens: int = 16
     side: int = 448
 

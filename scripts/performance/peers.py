@@ -59,7 +59,7 @@ def _row(name: str, found: Document) -> list[str]:
         f"{first['p95']:.0f}" if first else "—",
         spread(token, 1) if token else "—",
         f"{token['p95']:.1f}" if token else "—",
-        f"{cold['median'] / 1e3:.1f}" if cold else "—",
+        spread({key: cold[key] / 1e3 for key in ("median", "min", "max")}, 1) if cold else "—",
         f"{found['peak_rss_bytes']['max'] / 2**30:.1f}",
     ]
 
