@@ -302,10 +302,11 @@ int64_t attention_num_blocks(const struct attention *a) {
 
 AVX512 static float dot(const float *x, const float *y, int64_t size) {
   __m512 sum = _mm512_setzero_ps();
-  for (int64_t i = 0; i < size; i += 16) {
-    const __mmask16 m = lanes(i, size);
-    sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i), sum);
-  }
+  int64_t i = 0;
+  for (; i + 16 <= size; i += 16)
+    sum = _mm512_fmadd_ps(_mm512_loadu_ps(x + i), _mm512_loadu_ps(y + i), sum);
+  const __mmask16 m = lanes(i, size);
+  sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i), sum);
   return _mm512_reduce_add_ps(sum);
 }
 
@@ -338,13 +339,21 @@ AVX512 void attention_single(const struct attention *a, int64_t start, int64_t s
         _mm512_mask_storeu_ps(scores + t, m, w);
         sum += _mm512_mask_reduce_add_ps(m, w);
       }
-      for (int64_t i = 0; i < a->size; i += 16) {
-        const __mmask16 m = lanes(i, a->size);
-        __m512 o = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, out + i), _mm512_set1_ps(fade));
-        for (int64_t t = 0; t < here; t++)
-          o = _mm512_fmadd_ps(_mm512_set1_ps(scores[t]),
-                              _mm512_maskz_loadu_ps(m, values + (n + t) * a->size + i), o);
-        _mm512_mask_storeu_ps(out + i, m, o);
+      // Key by key, so that the values are read in order; eight vectors of them stay in registers.
+      for (int64_t i = 0; i < a->size; i += 8 * 16) {
+        __m512 o[8];
+        __mmask16 m[8];
+        for (int j = 0; j < 8; j++) {
+          m[j] = lanes(i + 16 * j, a->size);
+          o[j] = _mm512_mul_ps(_mm512_maskz_loadu_ps(m[j], out + i + 16 * j), _mm512_set1_ps(fade));
+        }
+        for (int64_t t = 0; t < here; t++) {
+          const float *v = values + (n + t) * a->size + i;
+          const __m512 w = _mm512_set1_ps(scores[t]);
+          for (int j = 0; j < 8; j++)
+            o[j] = _mm512_fmadd_ps(w, _mm512_maskz_loadu_ps(m[j], v + 16 * j), o[j]);
+        }
+        for (int j = 0; j < 8; j++) _mm512_mask_storeu_ps(out + i + 16 * j, m[j], o[j]);
       }
     }
     for (int64_t i = 0; i < a->size; i++) out[i] /= sum;
