@@ -246,6 +246,9 @@ class OnnxEngine:
             binding.bind_cpu_input("deepstack", np.zeros((num_taps, *embeds.shape), np.float32))
         rows = np.asarray(positions, np.int64)[:, None]  # a text token's position is its row
         totals = [length + 1 for length in lengths]
+        # Binding copies: no more rows than are read, or than the operator insists on.
+        num_rows = max(*totals, *(position + 1 for position in positions))
+        cos, sin = (table[:num_rows] for table in self._text_rope)
         hidden = self._step(
             self._decode,
             binding,
@@ -253,7 +256,8 @@ class OnnxEngine:
             totals,
             range(batch),
             rows,
-            *self._text_rope,
+            cos,
+            sin,
             prompt=False,
         )
         return self.logits(hidden)
