@@ -115,7 +115,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "settings": {setting.name: setting.options for setting in chosen},
         "facts": asdict(collect()),
     }
-    name = f"peers-{args.tried}" if args.tried else "peers"
     for name, found in result["contenders"].items():
         if found["num_major_faults"]["median"] > FEW_FAULTS:
             print(
@@ -123,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 "them at once, or something else runs",
                 file=sys.stderr,
             )
-    out = args.out or RESULTS / f"{name}.json"
+    out = args.out or RESULTS / (f"peers-{args.tried}.json" if args.tried else "peers.json")
     out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(medians(result)))
 
