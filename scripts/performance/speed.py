@@ -8,10 +8,10 @@ REFERENCE = "transformers-bfloat16"
 
 
 def section(results: Results) -> Section | None:
-    found = [document for name in ("speed", "speed-more") if (document := results.read(name))]
-    if not found:
+    found = results.read("speed")
+    if found is None:
         return None
-    parts = ["## First token and decoding, against Transformers\n", *map(_comparison, found)]
+    parts = ["## First token and decoding, against Transformers\n", _comparison(found)]
     notes = results.folder / "speed-notes.md"
     if notes.is_file():
         parts.append(notes.read_text("utf-8"))

@@ -16,16 +16,15 @@ UNKNOWN = "—"
 
 def recipes(results: Results) -> str:
     """Speed beside quality, recipe by recipe."""
-    speed = [found for name in ("speed", "speed-more") if (found := results.read(name))]
+    speed = results.read("speed")
     quality, nano = results.read("quality"), results.read("nano")
     rows = []
     for name in RECIPES:
         row = [f"`{name}`"]
-        run = next((found for found in speed if name in found["contenders"]), None)
-        if run is None:
+        if speed is None or name not in speed["contenders"]:
             row += [UNKNOWN] * 5
         else:
-            figures, ratio = run["contenders"][name], run["times_faster_than"][REFERENCE][name]
+            figures, ratio = speed["contenders"][name], speed["times_faster_than"][REFERENCE][name]
             for measure in ("first_token_ms", "decode_ms_per_token"):
                 row += [milliseconds(figures[measure]["median"]), f"{ratio[measure]:.2f}"]
             row.append(f"{figures['peak_rss_bytes']['max'] / 2**30:.1f}")

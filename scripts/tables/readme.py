@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qwink.export.recipe import RECIPES
 from scripts.performance.layout import Results, table
-from scripts.performance.speed import REFERENCE
+
+OURS = "fast"
+SHOWN = {
+    "fast": "qwink `fast`",
+    "balanced": "qwink `balanced`",
+    "transformers-bf16": "Transformers, bf16",
+    "openvino-int4-f32": "OpenVINO GenAI, int4, fp32",
+    "openvino-int4": "OpenVINO GenAI, int4, bf16",
+    "llama.cpp-Q4_0": "llama.cpp, Q4_0",
+    "llama.cpp-Q4_0-pure": "llama.cpp, Q4_0, head too",
+}
+MEASURES = {"first_token_ms": "s", "decode_ms_per_token": "ms", "cold_start_ms": "s"}
 
 
 @dataclass(frozen=True)
@@ -22,23 +32,26 @@ class Language:
     sentence_end: str
 
     def speed(self, results: Results) -> str:
-        """The latest comparison with Transformers; nothing while there is none."""
-        result = results.read("speed")
+        """The latest comparison with other engines; nothing while there is none."""
+        result = results.read("peers")
         if result is None:
             return ""
-        hardware, faster = result["hardware"], result["times_faster_than"][REFERENCE]
+        hardware, faster = result["facts"]["hardware"], result["times_faster"][OURS]
         amx = " + AMX" if "amx_int8" in hardware["features"] else ""
         work = self.work.format(cpus=hardware["num_cpus"], cpu=f"{hardware['cpu']}{amx}")
         rows = []
-        for name, figures in result["contenders"].items():
-            ratio = faster.get(name)
-            first = f"{figures['first_token_ms']['median'] / 1e3:.2f} s"
-            token = f"{figures['decode_ms_per_token']['median']:.0f} ms"
-            if ratio:
-                first += f", **{ratio['first_token_ms']:.2f}×**"
-                token += f", **{ratio['decode_ms_per_token']:.2f}×**"
-            memory = f"{figures['peak_rss_bytes']['max'] / 2**30:.1f} GiB"
-            rows.append([_shown(name), first, token, memory])
+        for name, shown in SHOWN.items():
+            figures = result["contenders"].get(name)
+            if figures is None:
+                continue
+            row = [shown]
+            for measure, unit in MEASURES.items():
+                median = figures[measure]["median"]
+                cell = f"{median / 1e3:.2f} s" if unit == "s" else f"{median:.0f} ms"
+                if name in faster:
+                    cell += f", **{faster[name][measure]['median']:.1f}×**"
+                row.append(cell)
+            rows.append([*row, f"{figures['peak_rss_bytes']['max'] / 2**30:.1f} GiB"])
         return f"{work}\n\n{table(self.head, rows)}"
 
     def more(self, results: Results) -> str:
@@ -58,16 +71,11 @@ class Language:
         return self.sentence_end.join(sentences)
 
 
-def _shown(contender: str) -> str:
-    if contender in RECIPES:
-        return f"qwink `{contender}`"
-    return "Transformers, bf16" if contender == REFERENCE else contender
-
-
 ENGLISH = Language(
     "On {cpus} CPUs ({cpu}), a random checkpoint of the 2B's size, one 448×448 picture in a short\n"
-    "prompt, all taking turns in one run:",
-    ["", "first token", "per token", "peak memory"],
+    "prompt, all taking turns in one run. × says how many times sooner `fast` is there; the cold start is\n"
+    "from the start of the process to the first token:",
+    ["", "first token", "per token", "cold start", "peak memory"],
     "A second question about the same picture is answered {times} times sooner.",
     "Four users together get {times} times the tokens of one.",
     "nano answers {seconds} s after its process starts.",
@@ -76,8 +84,8 @@ ENGLISH = Language(
 )
 CHINESE = Language(
     "{cpus} 个 CPU（{cpu}），与 2B 同规模的随机权重，一张 448×448 的图片配一段简短的提示，\n"
-    "各方在同一轮测试中交替运行：",
-    ["", "首个 token", "之后每个 token", "内存峰值"],
+    "各方在同一轮测试中交替运行。× 表示 `fast` 快多少倍；冷启动指从进程启动到首个 token：",
+    ["", "首个 token", "之后每个 token", "冷启动", "内存峰值"],
     "就同一张图片再提问，等待首个 token 的时间只有第一次的 1/{times}。",
     "四人同时使用时，总吞吐是一人的 {times} 倍。",
     "nano 从进程启动到给出答案用时 {seconds} 秒。",
