@@ -49,7 +49,7 @@ class Language:
                 median = figures[measure]["median"]
                 cell = f"{median / 1e3:.2f} s" if unit == "s" else f"{median:.0f} ms"
                 if name in faster:
-                    cell += f", **{faster[name][measure]['median']:.1f}×**"
+                    cell += f", **{faster[name][measure]['median']:.2g}×**"
                 row.append(cell)
             rows.append([*row, f"{figures['peak_rss_bytes']['max'] / 2**30:.1f} GiB"])
         return f"{work}\n\n{table(self.head, rows)}"
