@@ -73,8 +73,8 @@ class Language:
 
 ENGLISH = Language(
     "On {cpus} CPUs ({cpu}), a random checkpoint of the 2B's size, one 448×448 picture in a short\n"
-    "prompt, all taking turns in one run. × says how many times sooner `fast` is there; the cold start is\n"
-    "from the start of the process to the first token:",
+    "prompt, all taking turns in one run. × says how many times sooner `fast` is there; the cold\n"
+    "start is from the start of the process to the first token:",
     ["", "first token", "per token", "cold start", "peak memory"],
     "A second question about the same picture is answered {times} times sooner.",
     "Four users together get {times} times the tokens of one.",
