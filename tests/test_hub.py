@@ -580,7 +580,8 @@ def test_killed_on_the_way(fake: FakeHub, tmp_path: Path) -> None:
 
 def test_space_for_the_export_is_judged_sensibly() -> None:
     estimates = {name: export_bytes(100, recipe) for name, recipe in RECIPES.items()}
-    assert estimates["small"] < estimates["fast"] < estimates["balanced"] < estimates["quality"]
-    assert estimates["quality"] < estimates["exact"]
+    # One copy of the text model in 4 bits or in 8; two of them; all in fp32.
+    assert estimates["small"] < estimates["quality"] < estimates["fast"] < estimates["balanced"]
+    assert estimates["balanced"] < estimates["exact"]
     assert 200 < estimates["exact"] < 300
     assert 40 < estimates["small"] < 70

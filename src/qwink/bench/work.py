@@ -43,7 +43,10 @@ class Work:
 
 
 def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme) -> int:
-    """Size of a weight matrix with its scales, as an export stores it."""
+    """Size of a weight matrix with its scales, as an export for any processor stores it.
+
+    Our own kernels give 8-bit blocks one scale an output, which saves up to 3 %.
+    """
     if scheme.kind == "fp32":
         return num_outputs * num_inputs * FLOAT_BYTES
     if scheme.kind == "w8a8":
