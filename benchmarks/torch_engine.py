@@ -1,7 +1,7 @@
 """The torch engine beside plain Transformers `generate`, in one run on one device.
 
-    python -m benchmarks.make_checkpoint /tmp/standin      # full-size random weights
-    python -m benchmarks.torch_engine /tmp/standin --device cuda
+    python -m benchmarks.make_checkpoint standin      # full-size random weights
+    python -m benchmarks.torch_engine standin --device cuda
 
 First token of one picture and a question, then milliseconds for a decode step at several batch
 sizes, and what the engine gains from batches. Both have the same weights, type of numbers, pixels
