@@ -5,6 +5,7 @@
 // sequence is a stream over the cache in float32.
 #include "kernels.h"
 #include "math512.h"
+#include "tiles.h"
 
 #include <math.h>
 #include <string.h>
@@ -139,12 +140,6 @@ AMX_BF16 void attention_pack(const struct attention *a, int64_t start, int64_t s
   }
 }
 
-struct tile_config {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t bytes_per_row[16];
-  uint8_t rows[16];
-} __attribute__((aligned(64)));
-
 enum { QUERIES = 2 * TILE, KEYS = 256 };  // of a block, and of a chunk
 
 // Everything that a block of queries needs. Rows are padded, so that they do not all fall into the
@@ -161,6 +156,7 @@ struct block {
 AMX_BF16 static void score(const struct attention *a, struct block *b, const uint16_t *keys,
                            int64_t num_keys) {
   const int64_t tile = TILE * a->depth;
+  finish_writes();
   for (int64_t n = 0; n < num_keys; n += 2 * TILE) {
     const uint16_t *left = keys + n / TILE * tile, *right = left + tile;
     _tile_zero(0);
@@ -219,6 +215,7 @@ AMX_BF16 static void soften(const struct attention *a, struct block *b, int64_t 
 // out += weights · values of the chunk
 AMX_BF16 static void gather(const struct attention *a, struct block *b, const uint16_t *values,
                             int64_t width) {
+  finish_writes();
   for (int64_t i = 0; i < a->depth; i += 2 * TILE) {
     _tile_loadd(0, &b->out[0][i], sizeof b->out[0]);
     _tile_loadd(1, &b->out[0][i + TILE], sizeof b->out[0]);
@@ -284,9 +281,7 @@ AMX_BF16 static void attend_block(const struct attention *a, struct block *b, in
 }
 
 AMX_BF16 void attention_blocks(const struct attention *a, int64_t start, int64_t stop) {
-  struct tile_config config = {.palette = 1};
-  for (int t = 0; t < 8; t++) config.bytes_per_row[t] = CHUNK, config.rows[t] = TILE;
-  _tile_loadconfig(&config);
+  configure_tiles();
   struct block b;
   const int64_t num_blocks = attention_num_blocks(a);
   for (int64_t i = start; i < stop; i++) {

@@ -21,7 +21,8 @@ enum level cpu_level(void) {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
     uint32_t eax, ebx, ecx, edx = 0;
     __asm__("cpuid" : "=a"(eax), "=b"(ebx), "=c"(ecx), "=d"(edx) : "a"(7), "c"(0));
-    const bool amx = (edx >> 22 & 1) && (edx >> 24 & 1) && (edx >> 25 & 1);  // bf16, tile, int8
+    const bool amx = (edx >> 22 & 1) && (edx >> 24 & 1) && (edx >> 25 & 1) &&  // bf16, tile, int8
+                     __builtin_cpu_supports("avx512bf16");
     known = !vnni ? LEVEL_NONE : amx && tiles_granted() ? LEVEL_AMX : LEVEL_VNNI;
   }
   return (enum level)known;

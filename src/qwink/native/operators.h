@@ -61,6 +61,9 @@ Status *run_parts(const struct api *api, const KernelContext *context,
                   void (*work)(const void *kernel, int64_t start, int64_t stop), const void *kernel,
                   int64_t num_units);
 
+// Work of `run_parts` over the tiles of a `struct quantize`.
+void quantize_work(const void *quantize, int64_t start, int64_t stop);
+
 // The operators. Inputs marked ? are optional; scratch is room that ONNX Runtime's arena provides.
 // QuantizeRows: x, gamma?, beta? -> rows, scale
 Status *quantize_rows(const struct kernel *k, KernelContext *context);

@@ -26,7 +26,8 @@ static Status *resident_weight(const struct kernel *k, const KernelContext *cont
     if (memory) {
       const struct move move = {memory, weight->data, num_bytes};
       const int64_t num_units = round_up(num_bytes, MOVED_AT_ONCE) / MOVED_AT_ONCE;
-      TRY(run_parts(k->api, context, move_work, &move, num_units));
+      Status *status = run_parts(k->api, context, move_work, &move, num_units);
+      if (status) return resident_free(memory, (size_t)num_bytes), status;
       resident_leave(weight->data, memory, (size_t)num_bytes);
       r->num_bytes = (size_t)num_bytes;
       atomic_store(&r->weight, memory);
@@ -39,10 +40,6 @@ static Status *resident_weight(const struct kernel *k, const KernelContext *cont
 
 static void product4_work(const void *p, int64_t start, int64_t stop) {
   product4_outputs(p, start, stop);
-}
-
-static void quantize_work(const void *q, int64_t start, int64_t stop) {
-  for (int64_t tile = start; tile < stop; tile++) quantize_tile(q, tile);
 }
 
 // Many rows: each panel is unpacked to 8 bits, in the core that multiplies it.

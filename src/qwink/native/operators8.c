@@ -1,7 +1,7 @@
 // QuantizeRows and ProductInt8. Shapes are checked as far as memory safety needs it.
 #include "operators.h"
 
-static void quantize_work(const void *q, int64_t start, int64_t stop) {
+void quantize_work(const void *q, int64_t start, int64_t stop) {
   for (int64_t tile = start; tile < stop; tile++) quantize_tile(q, tile);
 }
 

@@ -6,6 +6,7 @@
 // stream of memory from the panel's start to its end.
 #include "kernels.h"
 #include "math512.h"
+#include "tiles.h"
 
 enum { ROWS = 2 * TILE };
 
@@ -102,17 +103,10 @@ static void vnni_panel(const struct product8 *p, int64_t panel) {
   if (p->num_rows & 1) vnni_1(p, row, panel);
 }
 
-struct tile_config {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t bytes_per_row[16];
-  uint8_t rows[16];
-} __attribute__((aligned(64)));
-
 AMX static void amx_panel(const struct product8 *p, int64_t panel, int64_t start, int64_t stop,
                           bool fetch) {
-  struct tile_config config = {.palette = 1};
-  for (int t = 0; t < 8; t++) config.bytes_per_row[t] = CHUNK, config.rows[t] = TILE;
-  _tile_loadconfig(&config);
+  configure_tiles();
+  finish_writes();
 
   const int8_t *weight = p->weight + (panel - p->first) * PANEL * p->depth;
   const int64_t num_steps = p->depth / CHUNK;
