@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qwink.cli.console import (
-    DtypeName,
-    EngineName,
     ExportProgress,
-    QuantizeName,
     RecipeName,
-    TaskName,
     on_terminal,
     remark,
 )
+from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
 from qwink.errors import ImageTooLarge, OptionError
 
 if TYPE_CHECKING:
@@ -36,13 +33,8 @@ def ask(
         list[str] | None,
         typer.Argument(metavar="IMAGE", help="Path or data URL of a picture; - reads stdin."),
     ] = None,
-    question: Annotated[
-        str | None,
-        typer.Option("--question", "-q", help="The question; by default what the task asks."),
-    ] = None,
-    task: Annotated[
-        TaskName, typer.Option(help="What the answer needs to see; decides the pictures' size.")
-    ] = "auto",
+    question: Question = None,
+    task: Task = "auto",
     model: Annotated[
         str | None,
         typer.Option(
@@ -51,13 +43,7 @@ def ask(
             "is on this machine; by default $QWINK_MODEL, else nano.",
         ),
     ] = None,
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            help="onnx, for CPUs, or torch (pip install 'qwink[torch]'); by default "
-            "$QWINK_ENGINE, else auto: torch where a GPU and PyTorch are."
-        ),
-    ] = None,
+    engine: Engine = None,
     recipe: Annotated[
         RecipeName | None,
         typer.Option(
@@ -65,18 +51,9 @@ def ask(
             "else balanced."
         ),
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="For torch: auto, cpu, cuda or cuda:N. [auto]"),
-    ] = None,
-    dtype: Annotated[
-        DtypeName | None,
-        typer.Option(help="For torch: type of numbers; by default what the device does best."),
-    ] = None,
-    quantize: Annotated[
-        QuantizeName | None,
-        typer.Option(help="For torch: weights in 8 bits, for small cards."),
-    ] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    quantize: Quantize = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of the text.")
     ] = False,
@@ -136,10 +113,7 @@ def ask(
         int | None,
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one a core."),
-    ] = None,
+    threads: Threads = None,
 ) -> None:
     """Answer a question about one image or several, or about none.
 

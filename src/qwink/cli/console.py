@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import typer
 
@@ -96,19 +96,12 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:.{digits}f} s"
 
 
-class ExportProgress:
-    """A progress bar on stderr for as long as an export lasts; nothing if there is none.
+class Bar:
+    """Progress bars on stderr while a `with` lasts, once `_open` has been called."""
 
-    Without a terminal, a line when it starts. Use as context manager, call with each Progress.
-    """
+    _bar: Any = None
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.started: float | None = None
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> ExportProgress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -119,6 +112,26 @@ class ExportProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def _open(self, *columns: Any) -> None:
+        """Start with these columns of rich's, or its own choice."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+
+
+class ExportProgress(Bar):
+    """A progress bar on stderr for as long as an export lasts; nothing if there is none.
+
+    Without a terminal, a line when it starts. Use as context manager, call with each Progress.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.started: float | None = None
+        self._task: Any = None
 
     def __call__(self, progress: Progress) -> None:
         if self.started is None:
@@ -133,20 +146,16 @@ class ExportProgress:
         if not on_terminal():
             remark(f"exporting {self.name}")
             return
-        from rich.console import Console
         from rich.markup import escape
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
-        self._bar = Progress(
+        self._open(
             TextColumn(f"exporting {escape(self.name)}"),
             BarColumn(),
             TaskProgressColumn(),
             TextColumn("{task.fields[part]}"),
-            console=Console(stderr=True),
-            transient=True,
         )
         self._task = self._bar.add_task("", part="")
-        self._bar.start()
 
     def finish(self, folder: Path) -> None:
         """Say what the export made, if there was one."""

@@ -6,11 +6,11 @@ import shlex
 import shutil
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
-from qwink.cli.console import ExportProgress, RecipeName, format_bytes, on_terminal, remark
+from qwink.cli.console import Bar, ExportProgress, RecipeName, format_bytes, on_terminal, remark
 from qwink.errors import OptionError
 
 if TYPE_CHECKING:
@@ -135,15 +135,14 @@ def _check_space(needs: dict[Path, int]) -> None:
             )
 
 
-class _DownloadProgress:
+class _DownloadProgress(Bar):
     """A bar on stderr while something is fetched; without a terminal one line at its start."""
 
     def __init__(self, name: str, missing: int) -> None:
         self.name, self._missing = name, missing
-        self._bar: Any = None
         self._task: Any = None
 
-    def __enter__(self) -> _DownloadProgress:
+    def __enter__(self) -> Self:
         if self._missing and not on_terminal():
             remark(f"downloading {self.name}: {format_bytes(self._missing)}")
         elif self._missing:
@@ -151,28 +150,23 @@ class _DownloadProgress:
         return self
 
     def _start(self) -> None:
-        from rich.console import Console
         from rich.markup import escape
         from rich.progress import (
             BarColumn,
             DownloadColumn,
-            Progress,
             TextColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
         )
 
-        self._bar = Progress(
+        self._open(
             TextColumn(f"downloading {escape(self.name)}"),
             BarColumn(),
             DownloadColumn(),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
         )
         self._task = self._bar.add_task("", total=None)
-        self._bar.start()
 
     def __exit__(
         self,
@@ -180,8 +174,7 @@ class _DownloadProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        super().__exit__(kind, error, traceback)
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             remark("interrupted; the same command goes on from here")
 

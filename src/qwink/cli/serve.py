@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from qwink.cli.console import DtypeName, EngineName, QuantizeName, RecipeName
+from qwink.cli.console import RecipeName
+from qwink.cli.options import Device, Dtype, Engine, Quantize, Threads
 from qwink.errors import OptionError
 
 
@@ -23,31 +24,14 @@ def serve(
         str | None,
         typer.Option(metavar="REF", help="As for qwink ask; by default $QWINK_MODEL, else nano."),
     ] = None,
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            help="onnx, for CPUs, or torch (pip install 'qwink[torch]'); by default "
-            "$QWINK_ENGINE, else auto: torch where a GPU and PyTorch are."
-        ),
-    ] = None,
+    engine: Engine = None,
     recipe: Annotated[
         RecipeName | None, typer.Option(help="How the model computes, see qwink models.")
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="For torch: auto, cpu, cuda or cuda:N. [auto]"),
-    ] = None,
-    dtype: Annotated[
-        DtypeName | None,
-        typer.Option(help="For torch: type of numbers; by default what the device does best."),
-    ] = None,
-    quantize: Annotated[
-        QuantizeName | None,
-        typer.Option(help="For torch: weights in 8 bits, for small cards."),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Threads; by default one a core.")
-    ] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    quantize: Quantize = None,
+    threads: Threads = None,
     context: Annotated[
         int | None,
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from qwink.cli.console import ExportProgress, TaskName, on_terminal, remark
+from qwink.cli.console import Bar, ExportProgress, on_terminal, remark
+from qwink.cli.options import Question, Task, Threads
 from qwink.errors import ArtifactError, ImageError, OptionError
 
 if TYPE_CHECKING:
@@ -42,20 +42,12 @@ def verify(
             "repeated. By default $QWINK_RECIPE, else balanced.",
         ),
     ] = None,
-    question: Annotated[
-        str | None,
-        typer.Option("--question", "-q", help="The question; by default what the task asks."),
-    ] = None,
-    task: Annotated[
-        TaskName, typer.Option(help="What the answer needs to see; decides the pictures' size.")
-    ] = "auto",
+    question: Question = None,
+    task: Task = "auto",
     max_tokens: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many tokens of each answer to compare.")
     ] = 32,
-    threads: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one a core."),
-    ] = None,
+    threads: Threads = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of the tables.")
     ] = False,
@@ -147,30 +139,16 @@ def _artifact(checkpoint: Path, recipe: str, settings: Settings) -> Artifact:
     return artifact
 
 
-class _Progress:
+class _Progress(Bar):
     """A bar on stderr for each recipe; without a terminal, a line when it starts."""
 
     def __init__(self) -> None:
-        self._bar: Any = None
         self._tasks: dict[str, Any] = {}
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Self:
         if on_terminal():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.start()
+            self._open()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def __call__(self, recipe: str, done: int, total: int) -> None:
         if recipe not in self._tasks:
