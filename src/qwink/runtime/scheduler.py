@@ -260,6 +260,7 @@ class Scheduler:
         if text or logprobs:
             self._tell(ticket, Event(text, logprobs=logprobs))
         if sequence.finish_reason is not None:
+            # First of all the answer: keeping a long prompt copies hundreds of megabytes.
+            self._tell(ticket, Event("", ticket.result()))
             self._answers.remember(ticket)
             self._answers.leave(ticket)
-            self._tell(ticket, Event("", ticket.result()))
