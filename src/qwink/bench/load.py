@@ -185,7 +185,7 @@ def summarise_level(concurrency: int, replies: Sequence[Reply], duration_s: floa
         concurrency,
         len(replies),
         dict(Counter(reply.error for reply in replies if reply.error is not None)),
-        round(duration_s, 3),
+        round(duration_s, 6),
         round(len(answered) / duration_s, 4),
         round(sum(reply.num_tokens for reply in answered) / duration_s, 2),
         _summary(reply.first_token_ms for reply in answered),
