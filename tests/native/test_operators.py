@@ -125,8 +125,15 @@ def test_gated_int8(tmp_path: Path, kernels: Kernels, num_rows: int) -> None:
     assert_close(found, a / (1 + np.exp(-a)) * b)
 
 
+def kept(weight: Float, block: int) -> NDArray[np.float64]:
+    """What 4-bit blocks with scales in half precision leave of a weight."""
+    packed, scales = quantize_blocks(weight, 4, block)
+    halves = scales.astype(np.float16).astype(np.float32)
+    return dequantize_blocks(packed, halves, 4, weight.shape[1]).astype(np.float64)
+
+
 @pytest.mark.parametrize("block", [32, 64, 128])
-@pytest.mark.parametrize("num_rows", [1, 2, 3, 4, 7, 8, 13])
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 4, 7, 8, 13, 40])
 def test_int4(tmp_path: Path, block: int, num_rows: int) -> None:
     x, weight, skip = normal(num_rows, 256), normal(37, 256), normal(num_rows, 37)
     norm = Norm(normal(256), 1e-6)
@@ -139,8 +146,8 @@ def test_int4(tmp_path: Path, block: int, num_rows: int) -> None:
         skip=skip,
     )
     wide = normalized(x, norm).reshape(-1, 32)  # a scale for each 32 values
-    kept = dequantize_blocks(*quantize_blocks(weight, 4, block), 4, 256).astype(np.float64)
-    assert_close(found, rounded(wide).reshape(num_rows, 256) @ kept.T + skip)
+    source = rounded(wide).reshape(num_rows, 256)
+    assert_close(found, source @ kept(weight, block).T + skip)
 
 
 def test_gated_int4(tmp_path: Path) -> None:
@@ -150,45 +157,46 @@ def test_gated_int4(tmp_path: Path) -> None:
         tmp_path, "vnni", lambda g: gated(Activation(g, "x"), gate, up, scheme, fused=True), x=x
     )
     source = rounded(x.reshape(-1, 32)).reshape(3, 128)
-    a, b = (
-        source @ dequantize_blocks(*quantize_blocks(m, 4, 32), 4, 128).astype(np.float64).T
-        for m in (gate, up)
-    )
+    a, b = (source @ kept(matrix, 32).T for matrix in (gate, up))
     assert_close(found, a / (1 + np.exp(-a)) * b)
+
+
+def rescaled(weight: Float, block: int) -> NDArray[np.float64]:
+    """The same, rounded to an int8 scale per output: a fifteenth of its coarsest block's."""
+    exact = kept(weight, block)
+    scales = quantize_blocks(weight, 4, block)[1].astype(np.float16).astype(np.float64)
+    scale = np.abs(scales).max(axis=1, keepdims=True) / 15
+    share = np.rint(scales / scale * 2048) / 2048  # as 16-bit integers
+    steps = np.rint(exact / scales.repeat(block, axis=1))
+    values: NDArray[np.float64] = np.floor(steps * share.repeat(block, axis=1) + 0.5) * scale
+    return values
 
 
 @pytest.mark.parametrize("kernels", OURS)
 @pytest.mark.parametrize("block", [32, 128])
-def test_int4_unpacked_for_many_rows(tmp_path: Path, kernels: Kernels, block: int) -> None:
-    """From 17 rows on, each block's values are rounded to the int8 scale of their output."""
-    x, gate, up, skip = normal(45, 256), normal(40, 256), normal(40, 256), normal(45, 40)
+@pytest.mark.parametrize("num_rows", [1, 45])
+def test_int4_unpacked_for_prompts(
+    tmp_path: Path, kernels: Kernels, block: int, num_rows: int
+) -> None:
+    x, skip = normal(num_rows, 256), normal(num_rows, 40)
+    gate, up = normal(40, 256), normal(40, 256)
     gate[:, 64:128] *= 0.1  # blocks of unequal scales
     norm = Norm(normal(256), 1e-6)
     scheme = nbits(4, block)
     source = rounded(normalized(x, norm))
+    prompt = np.array(1, np.int32)
 
-    def kept(weight: Float) -> NDArray[np.float64]:
-        packed, scales = quantize_blocks(weight, 4, block)
-        exact = dequantize_blocks(packed, scales, 4, 256).astype(np.float64)
-        scale = np.abs(scales).max(axis=1, keepdims=True) / 15
-        values: NDArray[np.float64] = np.rint(exact / scale) * scale
-        return values
+    def product(g: Graph) -> str:
+        g.prompt = "prompt"
+        return linear(Activation(g, "x", norm), gate, scheme, "w", skip="skip")
 
-    found = run(
-        tmp_path,
-        kernels,
-        lambda g: linear(Activation(g, "x", norm), gate, scheme, "w", skip="skip"),
-        x=x,
-        skip=skip,
-    )
-    assert_close(found, source @ kept(gate).T + skip)
-    found = run(
-        tmp_path,
-        kernels,
-        lambda g: gated(Activation(g, "x", norm), gate, up, scheme, fused=True),
-        x=x,
-    )
-    a, b = source @ kept(gate).T, source @ kept(up).T
+    def swiglu(g: Graph) -> str:
+        g.prompt = "prompt"
+        return gated(Activation(g, "x", norm), gate, up, scheme, fused=True)
+
+    a, b = (source @ rescaled(matrix, block).T for matrix in (gate, up))
+    assert_close(run(tmp_path, kernels, product, x=x, skip=skip, prompt=prompt), a + skip)
+    found = run(tmp_path, kernels, swiglu, x=x, prompt=prompt)
     assert_close(found, a / (1 + np.exp(-a)) * b)
 
 

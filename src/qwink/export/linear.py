@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwink.export.graph import MICROSOFT, NATIVE, Graph
-from qwink.export.pack import BLOCK4, TILE, interleave, pack_int8, pad_outputs
+from qwink.export.pack import CHUNK, TILE, interleave, pack_int4, pack_int8, pad_outputs
 from qwink.export.quantize import quantize_blocks, quantize_columns
 from qwink.export.recipe import Scheme
 from qwink.model.weights import Rows
@@ -132,11 +132,11 @@ def gated(
     """
     g, num_outputs = x.graph, gate.shape[0]
     operator = _operator(x, scheme, gate.shape[1])
-    if operator == "int8":
+    if operator is not None:
         weight = interleave(gate, up, TILE)
+        if operator == "int4":
+            return _int4(x, weight, scheme, num_outputs, "gate_up", "swiglu", None)
         return _int8(x, weight, num_outputs, "gate_up", None, "swiglu", None, panels=panels)
-    if operator == "int4":
-        return _int4(x, interleave(gate, up, 1), scheme, num_outputs, "gate_up", "swiglu", None)
     if fused:
         joined = _product(x, np.concatenate([gate, up]), scheme, "gate_up")
         sizes = g.constant([num_outputs, num_outputs], np.int64)
@@ -186,7 +186,8 @@ def _operator(x: Activation, scheme: Scheme, num_inputs: int) -> Literal["int8",
         return None
     if scheme.kind == "w8a8" or scheme.bits == 8:
         return "int8"
-    return "int4" if num_inputs % BLOCK4 == 0 and not x.panels else None
+    fits = num_inputs % max(scheme.block, CHUNK) == 0 and not x.panels
+    return "int4" if fits else None
 
 
 def _int8(
@@ -226,10 +227,10 @@ def _int4(
     """The norm is taken again for each product: at one token it costs less than an operator."""
     g, norm = x.graph, x.norm
     assert norm is None or norm.beta is None, "4-bit products know RMSNorm only"
-    packed, scales = quantize_blocks(weight, scheme.bits, scheme.block)
+    values, scales = pack_int4(weight, scheme.block)
     inputs = [
         x.raw,
-        g.weight(packed.reshape(packed.shape[0], -1), stem),
+        g.weight(values, stem),
         g.weight(scales, f"{stem}_scale"),
         norm.weights(g)[0] if norm else "",
         skip or "",

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from qwink.export.quantize import by_rows
+from qwink.export.quantize import by_rows, quantize_blocks
 from qwink.model.weights import Rows
 
 Float = NDArray[np.float32]
 
 PANEL, TILE, CHUNK = 32, 16, 64  # outputs of a panel and of a tile, inputs of a tile
-BLOCK4 = 128  # a 4-bit product reads so many inputs at once
 
 
 def pack_int8(weight: Float | Rows) -> tuple[NDArray[np.int8], Float, NDArray[np.int32]]:
@@ -43,6 +42,36 @@ def pack_int8(weight: Float | Rows) -> tuple[NDArray[np.int8], Float, NDArray[np
 
     by_rows(work, num_outputs)
     return packed, scales, sums
+
+
+def pack_int4(
+    weight: Float | Rows, block: int
+) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
+    """4-bit blocks as `quantize_blocks` makes them, in tiles of 16 outputs.
+
+    weight [N, K] → values [N / 16, K / 8, 64], scales [N / 16, K / block, 16], N rounded up with
+    zeros. 64 bytes hold, for each output, eight neighbouring inputs, the first four in the low
+    halves of its four bytes.
+    """
+    num_outputs, num_inputs = weight.shape
+    num_tiles = -(-num_outputs // TILE)
+    packed, scales = quantize_blocks(weight, 4, block)
+    values = np.full((num_tiles, num_inputs // 8, TILE, 4), 0x88, np.uint8)  # zeros
+    columns = np.zeros((num_tiles, num_inputs // block, TILE), np.float16)
+
+    def work(start: int, stop: int) -> None:
+        for first in range(start, stop, TILE):
+            rows = slice(first, min(first + TILE, stop))
+            # Eight inputs of an output are four bytes of two neighbours each.
+            pairs = packed[rows].reshape(-1, num_inputs // 8, 4).swapaxes(0, 1)
+            a, b = pairs[..., :2], pairs[..., 2:]
+            tile = values[first // TILE, :, : pairs.shape[1]]
+            tile[..., ::2] = (a & 15) | (b << 4)
+            tile[..., 1::2] = (a >> 4) | (b & 0xF0)
+            columns[first // TILE, :, : pairs.shape[1]] = scales[rows].T
+
+    by_rows(work, num_outputs)
+    return values.reshape(num_tiles, num_inputs // 8, CHUNK), columns
 
 
 def interleave(first: Float, second: Float, run: int) -> Float:

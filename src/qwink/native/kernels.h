@@ -69,32 +69,34 @@ struct product8 {
 };
 void product8_panels(const struct product8 *p, int64_t start, int64_t stop);
 
-// Rows for 4-bit products: 128 values as two vectors of signed bytes, even and odd ones.
+// A row's 32 values for 4-bit products: signed bytes with a scale.
 struct block4 {
-  int8_t even[64], odd[64];
-  int32_t offset[16];  // minus 8 times what each lane of the dot product sums: the zero point
-  float scale[16];     // of the 32 values behind each lane
-} __attribute__((aligned(64)));
-enum { BLOCK4 = 128 };
+  int32_t lanes[8];  // four bytes each
+  int32_t offset;    // minus 8 times their sum: the zero point of the weights
+  float scale;
+};
+enum { BLOCK4 = 32 };
 // One row of x [num_columns] → out[0], out[stride], ...
 void quantize4(const float *x, int64_t num_columns, struct block4 *out, int64_t stride);
-// One row, normalised by its root mean square.
-// Rows times 4-bit weights, stored as ONNX Runtime's MatMulNBits takes them.
+
+// Rows times 4-bit weights, in tiles of 16 outputs: 64 bytes hold, for each output, eight
+// neighbouring inputs, the first four in the low halves of its four bytes.
 struct product4 {
-  const struct block4 *rows;  // [num_columns / 128][num_rows]
-  const uint8_t *weight;      // [num_outputs, num_columns / 2], low half first, zero is 8
-  const float *scale;         // [num_outputs, num_columns / block]
+  const struct block4 *rows;  // [num_columns / 32][num_rows]
+  const uint8_t *weight;      // [tiles][num_columns / 8][16][4], zero is 8
+  const uint16_t *scale;      // [tiles][num_columns / block][16], half precision
   const float *skip;          // [num_rows, num_outputs] or NULL
   float *out;                 // [num_rows, num_outputs]
   int64_t num_rows, num_columns, num_outputs, block;
-  enum activation activation;  // SwiGLU: two weight rows an output, gate and up
+  enum activation activation;  // SwiGLU: a tile of gates, then one of ups, gives 16 outputs
 };
-void product4_outputs(const struct product4 *p, int64_t start, int64_t stop);
-// A panel of the same weights as `product8` takes them: values [depth / 64][2][16][64], and the
-// scales and sums of its 32 columns. depth is a multiple of 128.
+void product4_tiles(const struct product4 *p, int64_t start, int64_t stop);  // of outputs
+// Two tiles of the same weights as `product8` takes them: a panel's values
+// [num_columns / 64][2][16][64], and the scales and sums of its 32 columns.
 void unpack4_panel(const struct product4 *p, int64_t panel, int8_t *values, float *scale,
                    int32_t *sum);
 
+// One row, normalised by its root mean square.
 void rms_norm(const float *x, const float *gamma, float epsilon, int64_t num_columns, float *out);
 
 enum { MAX_HEAD = 256 };  // values of a head, at most

@@ -9,7 +9,7 @@
 
 enum { API_VERSION = 17 };
 enum { INVALID_ARGUMENT = 2, RUNTIME_EXCEPTION = 6 };
-enum element { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7 };
+enum element { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7, FLOAT16 = 10 };
 enum characteristic { REQUIRED, OPTIONAL };
 
 typedef struct OrtStatus Status;

@@ -1,4 +1,4 @@
-// ProductInt4: a few rows by the 4-bit kernel, many by way of 8 bits.
+// ProductInt4: tokens of answers by the 4-bit kernel, prompts by way of 8 bits.
 #include "operators.h"
 
 // Moves weights to large pages when they are first used; those who come meanwhile do without.
@@ -39,10 +39,10 @@ static Status *resident_weight(const struct kernel *k, const KernelContext *cont
 }
 
 static void product4_work(const void *p, int64_t start, int64_t stop) {
-  product4_outputs(p, start, stop);
+  product4_tiles(p, start, stop);
 }
 
-// Many rows: each panel is unpacked to 8 bits, in the core that multiplies it.
+// Prompts: each panel is unpacked to 8 bits, in the core that multiplies it.
 struct unpacked {
   const struct product4 *packed;
   const struct product8 *product;  // but for its weights
@@ -67,9 +67,9 @@ static void unpacked_work(const void *data, int64_t start, int64_t stop) {
 static Status *product_unpacked(const struct kernel *k, KernelContext *context,
                                 const struct product4 *p, const float *x, const float *gamma) {
   const struct api *api = k->api;
-  const int64_t num_tiles = round_up(p->num_rows, TILE) / TILE;
-  const int64_t num_weights = p->num_outputs * (p->activation == ACT_SWIGLU ? 2 : 1);
-  const int64_t num_panels = round_up(num_weights, PANEL) / PANEL;
+  const int64_t num_tiles = round_up(p->num_rows, TILE) / TILE;  // of rows
+  const int64_t num_units = round_up(p->num_outputs, TILE) / TILE;
+  const int64_t num_panels = p->activation == ACT_SWIGLU ? num_units : (num_units + 1) / 2;
   const int64_t rows_bytes = num_tiles * TILE * p->num_columns;
   const int64_t scale_bytes = round_up(num_tiles * TILE * 4, 64);
   const int64_t num_bytes = rows_bytes + scale_bytes + MAX_PARTS * PANEL * p->num_columns;
@@ -108,13 +108,14 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
   struct tensor x, weight, scale, gamma, skip, prompt;
   struct tensor *inputs[] = {&x, &weight, &scale, &gamma, &skip, &prompt};
   for (size_t i = 0; i < 6; i++) TRY(input(api, context, i, inputs[i]));
-  CHECK(api, x.num_dimensions == 2 && weight.num_dimensions == 2 && scale.num_dimensions == 2);
-  const int64_t num_rows = x.shape[0], depth = x.shape[1], num_weights = weight.shape[0];
-  CHECK(api, depth % BLOCK4 == 0 && weight.shape[1] * 2 == depth);
-  CHECK(api, scale.shape[0] == num_weights);
-  const int64_t block = depth / scale.shape[1];
-  CHECK(api, block == 32 || block == 64 || block == 128);
-  CHECK(api, k->columns * (k->activation == ACT_SWIGLU ? 2 : 1) == num_weights);
+  CHECK(api, x.num_dimensions == 2 && weight.num_dimensions == 3 && scale.num_dimensions == 3);
+  const int64_t num_rows = x.shape[0], depth = x.shape[1], num_tiles = weight.shape[0];
+  CHECK(api, depth % CHUNK == 0 && weight.shape[1] * 8 == depth && weight.shape[2] == CHUNK);
+  CHECK(api, scale.shape[0] == num_tiles && scale.shape[1] && scale.shape[2] == TILE);
+  const int64_t block = depth / scale.shape[1], run = k->activation == ACT_SWIGLU ? 2 : 1;
+  CHECK(api, block % BLOCK4 == 0 && block * scale.shape[1] == depth);
+  const int64_t num_units = round_up(k->columns, TILE) / TILE;
+  CHECK(api, num_units * run == num_tiles);
   CHECK(api, !gamma.data || gamma.shape[0] == depth);
   CHECK(api, !skip.data || (skip.shape[0] == num_rows && skip.shape[1] == k->columns));
   struct product4 p = {
@@ -128,13 +129,11 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
   };
   TRY(matrix_output(k, context, num_rows, &p.out));
   const void *moved;
-  TRY(resident_weight(k, context, &weight, num_weights * depth / 2, &moved));
+  TRY(resident_weight(k, context, &weight, num_tiles * TILE * depth / 2, &moved));
   p.weight = moved;
 
-  // A prompt's rows always go the same way, so that its cuts do not show in the answer.
-  enum { FEW = 16 };  // rows; beyond them unpacking costs less than it saves
-  if (num_rows > FEW || is_set(&prompt))
-    return product_unpacked(k, context, &p, x.data, gamma.data);
+  // A prompt's rows always go one way, other tokens the other: how many come at once never shows.
+  if (is_set(&prompt)) return product_unpacked(k, context, &p, x.data, gamma.data);
   const int64_t nothing = 0;
   void *unused;
   TRY(output(api, context, 1, &nothing, 1, &unused));
@@ -149,7 +148,7 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
     quantize4(gamma.data ? normal : row, depth, blocks + m, num_rows);
   }
   p.rows = blocks;
-  Status *status = run_parts(api, context, product4_work, &p, k->columns);
+  Status *status = run_parts(api, context, product4_work, &p, num_units);
   free(blocks);
   return status;
 }

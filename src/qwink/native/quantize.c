@@ -123,25 +123,18 @@ AVX512 void rms_norm(const float *x, const float *gamma, float epsilon, int64_t 
 }
 
 AVX512 void quantize4(const float *x, int64_t num_columns, struct block4 *out, int64_t stride) {
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
   for (int64_t k = 0; k < num_columns; k += BLOCK4, out += stride) {
-    for (int g = 0; g < 4; g++) {  // 32 values: four lanes of the dot product
-      const __m512 a = _mm512_loadu_ps(x + k + 32 * g), b = _mm512_loadu_ps(x + k + 32 * g + 16);
-      const __m512 size = _mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b));
-      const bool nan = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
-      const float top = _mm512_reduce_max_ps(_mm512_max_ps(size, _mm512_set1_ps(1e-9f)));
-      const float peak = nan ? NAN : top;
-      const __m512 factor = _mm512_set1_ps(127.0f / peak);
-      const __m512 e = _mm512_mul_ps(_mm512_permutex2var_ps(a, even, b), factor);
-      const __m512 o = _mm512_mul_ps(_mm512_permutex2var_ps(a, odd, b), factor);
-      _mm_store_si128((__m128i *)out->even + g, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(e)));
-      _mm_store_si128((__m128i *)out->odd + g, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(o)));
-      _mm_store_ps(out->scale + 4 * g, _mm_set1_ps(peak / 127.0f));
-    }
-    const __m512i eight = _mm512_set1_epi8(8), zero = _mm512_setzero_si512();
-    __m512i sum = _mm512_dpbusd_epi32(zero, eight, _mm512_load_si512(out->even));
-    sum = _mm512_dpbusd_epi32(sum, eight, _mm512_load_si512(out->odd));
-    _mm512_store_si512(out->offset, _mm512_sub_epi32(zero, sum));
+    const __m512 a = _mm512_loadu_ps(x + k), b = _mm512_loadu_ps(x + k + 16);
+    const __m512 size = _mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b));
+    const bool nan = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+    const float top = _mm512_reduce_max_ps(_mm512_max_ps(size, _mm512_set1_ps(1e-9f)));
+    const float peak = nan ? NAN : top;
+    const __m512 factor = _mm512_set1_ps(127.0f / peak);
+    const __m512i p = _mm512_cvtps_epi32(_mm512_mul_ps(a, factor));
+    const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(b, factor));
+    _mm_storeu_si128((__m128i *)out->lanes, _mm512_cvtepi32_epi8(p));
+    _mm_storeu_si128((__m128i *)out->lanes + 1, _mm512_cvtepi32_epi8(q));
+    out->offset = -8 * _mm512_reduce_add_epi32(_mm512_add_epi32(p, q));
+    out->scale = peak / 127.0f;
   }
 }

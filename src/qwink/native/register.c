@@ -105,7 +105,7 @@ static const struct operator OPERATORS[] = {
      3,
      6,
      2,
-     {FLOAT, UINT8, FLOAT, FLOAT, FLOAT, INT32},
+     {FLOAT, UINT8, FLOAT16, FLOAT, FLOAT, INT32},
      {FLOAT, UINT8}},
     {CALLBACKS,
      "ImageAttention",
