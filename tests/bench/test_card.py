@@ -28,7 +28,7 @@ def test_reading_counts_where_it_takes_longer() -> None:
 
 def test_card_of_the_2b(published_2b: ModelConfig) -> None:
     measured = Measured(encode_ms=1377.0, prefill_ms=1387.2, token_ms=None)
-    card = cost_card(published_2b, RECIPES["fast"], 196, 231, CEILINGS, measured)
+    card = cost_card(published_2b, RECIPES["fast"], "onnxruntime", 196, 231, CEILINGS, measured)
     assert card.encode.bound_by == card.prefill.bound_by == "compute"
     # 513 GFLOP at 1000 a second and 61.7 at 100; 632.4 and 6.1.
     assert card.encode.floor_ms == pytest.approx(1129.5, rel=0.001)

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from qwink.export.recipe import FP32, Recipe, Scheme
-from qwink.export.text import decode_schemes, uniform_schemes
-from qwink.model.config import ModelConfig, TextConfig
+import numpy as np
 
-FLOAT_BYTES = 4  # of an activation, a scale, a key or a value
+from qwink.export.recipe import FP32, Recipe, Scheme
+from qwink.export.text import cache_type, decode_schemes, text_kernels, uniform_schemes
+from qwink.model.config import ModelConfig, TextConfig
+from qwink.native import Kernels
+
+FLOAT_BYTES = 4
+HALF_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +46,42 @@ class Work:
         return Work(self.int8_flops * times, self.float_flops * times, self.read_bytes * times)
 
 
-def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme) -> int:
-    """Size of a weight matrix with its scales, as an export for any processor stores it.
-
-    Our own kernels give 8-bit blocks one scale an output, which saves up to 3 %.
-    """
+def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme, kernels: Kernels) -> int:
+    """Size of a weight matrix with its scales, as an export for `kernels` stores it."""
+    ours = kernels != "onnxruntime"
     if scheme.kind == "fp32":
         return num_outputs * num_inputs * FLOAT_BYTES
-    if scheme.kind == "w8a8":
-        return num_outputs * (num_inputs + FLOAT_BYTES)
+    if scheme.kind == "w8a8" or (ours and scheme.bits == 8):
+        return num_outputs * (num_inputs + FLOAT_BYTES * (2 if ours else 1))  # ours with sums
     blocks = -(-num_inputs // scheme.block)
-    return num_outputs * blocks * (scheme.block * scheme.bits // 8 + FLOAT_BYTES)
+    scale_bytes = HALF_BYTES if ours else FLOAT_BYTES
+    return num_outputs * blocks * (scheme.block * scheme.bits // 8 + scale_bytes)
 
 
-def product(rows: int, num_outputs: int, num_inputs: int, scheme: Scheme) -> Work:
+def product(rows: int, num_outputs: int, num_inputs: int, scheme: Scheme, kernels: Kernels) -> Work:
     """[rows, num_inputs] times a weight matrix, which is read once."""
     flops = 2 * rows * num_outputs * num_inputs
-    read = weight_bytes(num_outputs, num_inputs, scheme)
+    read = weight_bytes(num_outputs, num_inputs, scheme, kernels)
     return Work(0, flops, read) if scheme.kind == "fp32" else Work(flops, 0, read)
 
 
-def encode_work(config: ModelConfig, recipe: Recipe, num_patches: int) -> Work:
+def encode_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_patches: int) -> Work:
     """The vision encoder over one image."""
     vision, scheme = config.vision, recipe.vision
     hidden, wide = vision.hidden_size, vision.intermediate_size
     merged = hidden * vision.merge_size**2
     num_tokens = num_patches // vision.merge_size**2
     # A still image is its own second frame: the export adds up the weights of the two.
-    patch = product(num_patches, hidden, vision.in_channels * vision.patch_size**2, FP32)
+    patch = product(num_patches, hidden, vision.in_channels * vision.patch_size**2, FP32, kernels)
     shapes = ((3 * hidden, hidden), (hidden, hidden), (wide, hidden), (hidden, wide))
-    layer = _sum(product(num_patches, *shape, scheme) for shape in shapes)
+    layer = _sum(product(num_patches, *shape, scheme, kernels) for shape in shapes)
     layer += Work(float_flops=4 * num_patches**2 * hidden)  # attention: scores, weighted sum
-    merger = product(num_tokens, merged, merged, scheme)
-    merger += product(num_tokens, vision.out_hidden_size, merged, scheme)
+    merger = product(num_tokens, merged, merged, scheme, kernels)
+    merger += product(num_tokens, vision.out_hidden_size, merged, scheme, kernels)
     return patch + layer * vision.depth + merger * (1 + len(vision.deepstack_layers))
 
 
-def prefill_work(config: ModelConfig, recipe: Recipe, num_tokens: int) -> Work:
+def prefill_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_tokens: int) -> Work:
     """A whole prompt, and the scores of its last token."""
     num_layers = config.text.num_layers
     schemes = (
@@ -86,24 +89,32 @@ def prefill_work(config: ModelConfig, recipe: Recipe, num_tokens: int) -> Work:
         if recipe.prefill is None
         else uniform_schemes(num_layers, recipe.prefill)
     )
-    return _text_work(config.text, schemes, num_tokens, 0) + _head_work(config.text, recipe)
+    work = _text_work(config, schemes, text_kernels(recipe, kernels), num_tokens, 0)
+    return work + _head_work(config.text, recipe, kernels)
 
 
-def decode_work(config: ModelConfig, recipe: Recipe, num_cached: int) -> Work:
+def decode_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_cached: int) -> Work:
     """One more token after `num_cached` ones."""
     schemes = decode_schemes(config.text.num_layers, recipe)
-    return _text_work(config.text, schemes, 1, num_cached) + _head_work(config.text, recipe)
+    work = _text_work(config, schemes, text_kernels(recipe, kernels), 1, num_cached)
+    return work + _head_work(config.text, recipe, kernels)
 
 
-def kv_bytes_per_token(config: ModelConfig) -> int:
+def kv_bytes_per_token(config: ModelConfig, kernels: Kernels) -> int:
     """Keys and values of all layers."""
     text = config.text
-    return 2 * text.num_layers * text.num_kv_heads * text.head_dim * FLOAT_BYTES
+    width = np.dtype(cache_type(kernels)).itemsize
+    return 2 * text.num_layers * text.num_kv_heads * text.head_dim * width
 
 
 def _text_work(
-    text: TextConfig, schemes: list[dict[str, Scheme]], num_tokens: int, num_cached: int
+    config: ModelConfig,
+    schemes: list[dict[str, Scheme]],
+    kernels: Kernels,
+    num_tokens: int,
+    num_cached: int,
 ) -> Work:
+    text = config.text
     hidden, wide = text.hidden_size, text.intermediate_size
     queries, keys = text.num_heads * text.head_dim, text.num_kv_heads * text.head_dim
     before = {"q_proj": (queries, hidden), "k_proj": (keys, hidden), "v_proj": (keys, hidden)}
@@ -115,19 +126,20 @@ def _text_work(
     }
     # Each token attends to those before it and itself; scores and weighted sum.
     pairs = num_tokens * num_cached + num_tokens * (num_tokens + 1) // 2
-    read = 2 * (num_cached + num_tokens) * keys * FLOAT_BYTES
-    work = Work()
+    read = (num_cached + num_tokens) * kv_bytes_per_token(config, kernels)
+    work = Work(read_bytes=read)
     for layer, scheme in enumerate(schemes):
         # After the last layer's attention only the last token goes on.
         rows = 1 if layer + 1 == text.num_layers else num_tokens
-        work += _sum(product(num_tokens, *shape, scheme[name]) for name, shape in before.items())
-        work += Work(float_flops=4 * pairs * queries, read_bytes=read)
-        work += _sum(product(rows, *shape, scheme[name]) for name, shape in after.items())
+        for shapes, count in ((before, num_tokens), (after, rows)):
+            for name, shape in shapes.items():
+                work += product(count, *shape, scheme[name], kernels)
+        work += Work(float_flops=4 * pairs * queries)
     return work
 
 
-def _head_work(text: TextConfig, recipe: Recipe) -> Work:
-    return product(1, text.vocab_size, text.hidden_size, recipe.head)
+def _head_work(text: TextConfig, recipe: Recipe, kernels: Kernels) -> Work:
+    return product(1, text.vocab_size, text.hidden_size, recipe.head, kernels)
 
 
 def _sum(works: Iterable[Work]) -> Work:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -37,12 +38,16 @@ class OnnxCache:
 
     grows = True
 
-    def __init__(self, config: ModelConfig, num_slots: int, capacity: int) -> None:
+    def __init__(
+        self, config: ModelConfig, num_slots: int, capacity: int, dtype: np.dtype[Any]
+    ) -> None:
         text = config.text
         self.num_slots, self.capacity = num_slots, capacity
-        self.bytes_per_token = 2 * text.num_layers * text.num_kv_heads * text.head_dim * 4
+        self.bytes_per_token = (
+            2 * text.num_layers * text.num_kv_heads * text.head_dim * dtype.itemsize
+        )
         shape = (text.num_layers, 2, num_slots, text.num_kv_heads, capacity, text.head_dim)
-        self._data = reserve(shape)
+        self._data = reserve(shape, dtype)
         # Binding a hundred tensors costs as much as a layer, so bindings are kept per batch.
         self._bindings: dict[tuple[int, int, int], ort.IOBinding] = {}
 
@@ -54,7 +59,7 @@ class OnnxCache:
             for layer, pair in enumerate(self._data):
                 for name, tensor in zip(("key", "value"), pair, strict=True):
                     batch = tensor[first : first + count]
-                    place = ("cpu", 0, np.float32, batch.shape, batch.ctypes.data)
+                    place = ("cpu", 0, batch.dtype, batch.shape, batch.ctypes.data)
                     binding.bind_input(f"past_{name}_{layer}", *place)
                     binding.bind_output(f"present_{name}_{layer}", *place)
             self._bindings[key] = binding
@@ -64,11 +69,11 @@ class OnnxCache:
         """Overwrite the first tokens of slot `target` with those of slot `source`."""
         self._data[:, :, target, :, :num_tokens] = self._data[:, :, source, :, :num_tokens]
 
-    def read(self, slot: int, num_tokens: int) -> Float:
+    def read(self, slot: int, num_tokens: int) -> NDArray[Any]:
         """A copy of a slot's first tokens: [layers, 2, KV heads, tokens, head_dim]."""
         return self._data[:, :, slot, :, :num_tokens].copy()
 
-    def write(self, slot: int, values: Float) -> None:
+    def write(self, slot: int, values: NDArray[Any]) -> None:
         """Put what `read` gave at the start of a slot."""
         self._data[:, :, slot, :, : values.shape[3]] = values
 
@@ -102,9 +107,11 @@ class OnnxEngine:
         self._vision, self._prefill, self._decode, self._head = (
             sessions[files[part]] for part in ("vision", "prefill", "decode", "head")
         )
-        inputs = {value.name for value in self._decode.get_inputs()}
+        inputs = {value.name: value.type for value in self._decode.get_inputs()}
         self._decode_takes_deepstack = "deepstack" in inputs
         self._takes_prompt = "prompt" in inputs
+        half = inputs["past_key_0"] == "tensor(float16)"
+        self._cache_type = np.dtype(np.float16 if half else np.float32)
         self._embedding = artifact.table(artifact.manifest.embedding)
         positions = artifact.table(artifact.manifest.positions)
         self._position_table = widen(positions)
@@ -172,7 +179,7 @@ class OnnxEngine:
         """Slots for `num_slots` sequences of up to `capacity` tokens."""
         if capacity > self._text_rope[0].shape[0]:
             self._text_rope = self._rope(np.arange(capacity))
-        return OnnxCache(self.config, num_slots, capacity)
+        return OnnxCache(self.config, num_slots, capacity, self._cache_type)
 
     def _rope(self, positions: NDArray[np.int64]) -> tuple[Float, Float]:
         """Rotation tables for positions [S] (text) or [3, S]."""

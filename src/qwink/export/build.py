@@ -23,7 +23,13 @@ from qwink.errors import ArtifactError, CheckpointError, OptionError
 from qwink.export.graph import Graph, WeightFile
 from qwink.export.identity import Progress, Report, artifact_id, choose_kernels
 from qwink.export.recipe import FP32, Recipe
-from qwink.export.text import build_head, build_text, decode_schemes, uniform_schemes
+from qwink.export.text import (
+    build_head,
+    build_text,
+    decode_schemes,
+    text_kernels,
+    uniform_schemes,
+)
 from qwink.export.vision import build_vision
 from qwink.model.artifact import (
     COPIED_FILES,
@@ -187,11 +193,7 @@ class _Build:
         if recipe.prefill is None:
             prefill_file = "text"
             fused = recipe.decode.kind == "nbits"
-            # Our attention to a cache takes prompts by tiles only.
-            kernels: Kernels = self._kernels
-            if fused and kernels == "vnni":
-                kernels = "onnxruntime"
-            with self._graph("text", kernels) as graph:
+            with self._graph("text", text_kernels(recipe, self._kernels)) as graph:
                 build_text(graph, config, weights, decode, fused=fused, with_deepstack=True)
         else:
             prefill_file = "prefill"

@@ -44,9 +44,7 @@ def pack_int8(weight: Float | Rows) -> tuple[NDArray[np.int8], Float, NDArray[np
     return packed, scales, sums
 
 
-def pack_int4(
-    weight: Float | Rows, block: int
-) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
+def pack_int4(weight: Float | Rows, block: int) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
     """4-bit blocks as `quantize_blocks` makes them, in tiles of 16 outputs.
 
     weight [N, K] → values [N / 16, K / 8, 64], scales [N / 16, K / block, 16], N rounded up with

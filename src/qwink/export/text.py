@@ -6,6 +6,8 @@ D hidden, H query heads, K key/value heads, M the cache's capacity, d = head_dim
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from qwink.export.graph import MICROSOFT, NATIVE, Graph
@@ -15,9 +17,22 @@ from qwink.export.smooth import Float, Loudness
 from qwink.export.stream import Stream
 from qwink.model.config import ModelConfig
 from qwink.model.weights import Weights
+from qwink.native import Kernels
 
 PREFIX = "model.language_model."
 EMBEDDINGS_SEEN = 4096  # enough of them to tell a loud channel
+
+
+def cache_type(kernels: Kernels) -> type[np.floating[Any]]:
+    """Of keys and values. Half precision where all attention to the cache is ours."""
+    return np.float16 if kernels == "amx" else np.float32
+
+
+def text_kernels(recipe: Recipe, kernels: Kernels) -> Kernels:
+    """Of the decoder layers, in an artifact of `kernels`."""
+    # Without tiles our attention takes single tokens only, and 4-bit graphs for both phases.
+    one_for_both = recipe.shares_text_weights and recipe.decode.kind == "nbits"
+    return "onnxruntime" if one_for_both and kernels == "vnni" else kernels
 
 
 def build_text(
@@ -35,7 +50,7 @@ def build_text(
     where there is no image; `select` int64 [L], the rows wanted at the end; `lengths` int32 [B],
     each sequence's tokens in the cache *after* this step, less one; `total` int32, the largest of
     them plus one; `rows` int64 [B, S], each token's row in `cos` and `sin` [*, d / 2]; and for
-    each layer i `past_key_i`, `past_value_i` float32 [B, K, M, d].
+    each layer i `past_key_i`, `past_value_i` [B, K, M, d] of `cache_type`.
     With our operators also `prompt` int32, 1 for tokens of a prompt and 0 for a new token each.
     Outputs: `hidden` [L, D], `present_key_i`, `present_value_i`. Bind past and present to the same
     memory: the operator then writes the new rows in place.
@@ -104,6 +119,7 @@ def build_text(
         if ours:
             gammas = [n.weights(graph)[0] for n in norms]
             inputs = [*heads, *gammas, cos, sin, rows, lengths, *past, graph.prompt]
+            operator = "TextAttentionHalf" if dtype == np.float16 else "TextAttention"
             outputs = [graph.fresh("attended"), *present, graph.fresh("scratch")]
             attributes = native_attributes(
                 graph,
@@ -113,7 +129,7 @@ def build_text(
                 num_heads=text.num_heads,
                 num_kv_heads=text.num_kv_heads,
             )
-            return graph.nodes("TextAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
+            return graph.nodes(operator, inputs, outputs, domain=NATIVE, **attributes)[0]
         q, k = (
             normalize(graph, graph.node("Reshape", [head, as_heads]), n)
             for head, n in zip(heads, norms, strict=False)
@@ -145,6 +161,7 @@ def build_text(
     # Our attention: over tiles for prompts, for single tokens on any processor that runs it.
     tiles = graph.kernels == "amx" and stream.panels
     ours = tiles or (graph.native and fused)
+    dtype = cache_type(graph.kernels)
     for layer, scheme in enumerate(schemes):
         prefix = f"layers.{layer}"
         last = layer + 1 == text.num_layers
@@ -154,12 +171,12 @@ def build_text(
         source = stream.normalized(norm(name, scale))
         heads = linears(source, names, scheme, scale, panels=tiles)
         cache: list[int | str] = ["B", text.num_kv_heads, "M", d]
-        past = [graph.input(f"past_{s}_{layer}", np.float32, cache) for s in ("key", "value")]
+        past = [graph.input(f"past_{s}_{layer}", dtype, cache) for s in ("key", "value")]
         present = [f"present_{s}_{layer}" for s in ("key", "value")]
         norms = [norm(f"{prefix}.self_attn.{n}_norm.weight") for n in "qk"]
         attended = attend(heads, norms, past, present)
         for present_name in present:
-            graph.output(present_name, present_name, np.float32, cache)
+            graph.output(present_name, present_name, dtype, cache)
         if last:  # from here on only the wanted rows matter
             attended = graph.node("Gather", [attended, select], axis=1 if tiles else 0)
             stream.select(select)

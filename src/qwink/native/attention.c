@@ -67,17 +67,45 @@ static int64_t past_of(const struct attention *a, int64_t s) {
   return a->lengths ? a->lengths[s] + 1 - a->num_tokens : 0;
 }
 
-static float *cached(float *cache, const struct attention *a, int64_t s, int64_t head, int64_t t) {
-  return cache + ((s * a->num_kv_heads + head) * a->capacity + t) * a->size;
+// A key or a value in the cache.
+static void *cached(const struct attention *a, void *cache, int64_t s, int64_t head, int64_t t) {
+  const int64_t at = ((s * a->num_kv_heads + head) * a->capacity + t) * a->size;
+  return a->half ? (void *)((uint16_t *)cache + at) : (void *)((float *)cache + at);
+}
+
+AVX512 static inline __m512 load_cached(const void *x, int64_t i, __mmask16 m, bool half) {
+  if (!half) return _mm512_maskz_loadu_ps(m, (const float *)x + i);
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, (const uint16_t *)x + i));
+}
+
+AVX512 static void read_cached(const struct attention *a, const void *x, float *out) {
+  for (int64_t i = 0; i < a->size; i += 16) {
+    const __mmask16 m = lanes(i, a->size);
+    _mm512_mask_storeu_ps(out + i, m, load_cached(x, i, m, a->half));
+  }
+}
+
+AVX512 static void write_cached(const struct attention *a, void *out, const float *x) {
+  if (!a->half) {
+    memcpy(out, x, (size_t)a->size * sizeof *x);
+    return;
+  }
+  for (int64_t i = 0; i < a->size; i += 16) {
+    const __mmask16 m = lanes(i, a->size);
+    const __m256i halves = _mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, x + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm256_mask_storeu_epi16((uint16_t *)out + i, m, halves);
+  }
 }
 
 void attention_append(const struct attention *a, int64_t start, int64_t stop) {
+  float x[MAX_HEAD];
   for (int64_t unit = start; unit < stop; unit++) {
     const int64_t s = unit / a->num_kv_heads, head = unit % a->num_kv_heads, past = past_of(a, s);
     for (int64_t t = 0; t < a->num_tokens; t++) {
-      prepare(a, &a->k, s, t, head, 1.0f, cached(a->key_cache, a, s, head, past + t));
-      read_head(&a->v, s * a->num_tokens + t, head, a->size,
-                cached(a->value_cache, a, s, head, past + t));
+      prepare(a, &a->k, s, t, head, 1.0f, x);
+      write_cached(a, cached(a, a->key_cache, s, head, past + t), x);
+      read_head(&a->v, s * a->num_tokens + t, head, a->size, x);
+      write_cached(a, cached(a, a->value_cache, s, head, past + t), x);
     }
   }
 }
@@ -105,7 +133,7 @@ AMX_BF16 void attention_pack(const struct attention *a, int64_t start, int64_t s
       if (t >= num_keys)
         memset(x[0], 0, (size_t)a->size * sizeof(float));
       else if (a->key_cache)
-        memcpy(x[0], cached(a->key_cache, a, s, head, t), (size_t)a->size * sizeof(float));
+        read_cached(a, cached(a, a->key_cache, s, head, t), x[0]);
       else
         prepare(a, &a->k, s, t, head, 1.0f, x[0]);
       // Pair r of the depth goes to lane t % 16 of row r % 16 of its tile.
@@ -123,7 +151,7 @@ AMX_BF16 void attention_pack(const struct attention *a, int64_t start, int64_t s
         if (t + p >= num_keys)
           memset(x[p], 0, (size_t)a->size * sizeof(float));
         else if (a->value_cache)
-          memcpy(x[p], cached(a->value_cache, a, s, head, t + p), (size_t)a->size * sizeof(float));
+          read_cached(a, cached(a, a->value_cache, s, head, t + p), x[p]);
         else
           read_head(&a->v, s * a->num_tokens + t + p, head, a->size, x[p]);
         if (p == 0) continue;
@@ -295,63 +323,72 @@ int64_t attention_num_blocks(const struct attention *a) {
   return round_up(a->num_tokens, QUERIES) / QUERIES;
 }
 
-AVX512 static float dot(const float *x, const float *y, int64_t size) {
+// A query times a key of the cache.
+AVX512 static inline float dot(const float *query, const void *key, int64_t size, bool half) {
   __m512 sum = _mm512_setzero_ps();
-  int64_t i = 0;
-  for (; i + 16 <= size; i += 16)
-    sum = _mm512_fmadd_ps(_mm512_loadu_ps(x + i), _mm512_loadu_ps(y + i), sum);
-  const __mmask16 m = lanes(i, size);
-  sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i), sum);
+  for (int64_t i = 0; i < size; i += 16) {
+    const __mmask16 m = lanes(i, size);
+    sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, query + i), load_cached(key, i, m, half), sum);
+  }
   return _mm512_reduce_add_ps(sum);
 }
 
-AVX512 void attention_single(const struct attention *a, int64_t start, int64_t stop) {
+// `half` is a constant to the compiler, so that the loops are made for each.
+AVX512 static inline __attribute__((always_inline)) void single_query(const struct attention *a,
+                                                                      int64_t unit, bool half) {
   enum { RUN = 256 };  // keys whose scores are held at once
-  const int64_t group = a->num_heads / a->num_kv_heads;
+  const int64_t group = a->num_heads / a->num_kv_heads, width = half ? 2 : 4;
   const float factor = 1.44269504f / sqrtf((float)a->size);
-  attention_append(a, start, stop);
-  for (int64_t unit = start * group; unit < stop * group; unit++) {
-    const int64_t s = unit / a->num_heads, head = unit % a->num_heads;
-    const int64_t num_keys = past_of(a, s) + 1;
-    const float *keys = cached(a->key_cache, a, s, head / group, 0);
-    const float *values = cached(a->value_cache, a, s, head / group, 0);
-    float q[MAX_HEAD], out[MAX_HEAD] = {0}, scores[RUN];
-    float peak = -1e30f, sum = 0;
-    prepare(a, &a->q, s, 0, head, factor, q);
-    for (int64_t n = 0; n < num_keys; n += RUN) {
-      const int64_t here = num_keys - n < RUN ? num_keys - n : RUN;
-      float top = peak;
-      for (int64_t t = 0; t < here; t++) {
-        scores[t] = dot(q, keys + (n + t) * a->size, a->size);
-        if (!(scores[t] <= top)) top = scores[t];  // NaN too
-      }
-      const float fade = exp2f(peak - top);
-      peak = top, sum *= fade;
-      for (int64_t t = 0; t < here; t += 16) {
-        const __mmask16 m = lanes(t, here);
-        const __m512 x = _mm512_sub_ps(_mm512_maskz_loadu_ps(m, scores + t), _mm512_set1_ps(peak));
-        const __m512 w = exp2_512(_mm512_max_ps(_mm512_set1_ps(-100.0f), x));
-        _mm512_mask_storeu_ps(scores + t, m, w);
-        sum += _mm512_mask_reduce_add_ps(m, w);
-      }
-      // Key by key, so that the values are read in order; eight vectors of them stay in registers.
-      for (int64_t i = 0; i < a->size; i += 8 * 16) {
-        __m512 o[8];
-        __mmask16 m[8];
-        for (int j = 0; j < 8; j++) {
-          m[j] = lanes(i + 16 * j, a->size);
-          o[j] = _mm512_mul_ps(_mm512_maskz_loadu_ps(m[j], out + i + 16 * j), _mm512_set1_ps(fade));
-        }
-        for (int64_t t = 0; t < here; t++) {
-          const float *v = values + (n + t) * a->size + i;
-          const __m512 w = _mm512_set1_ps(scores[t]);
-          for (int j = 0; j < 8; j++)
-            o[j] = _mm512_fmadd_ps(w, _mm512_maskz_loadu_ps(m[j], v + 16 * j), o[j]);
-        }
-        for (int j = 0; j < 8; j++) _mm512_mask_storeu_ps(out + i + 16 * j, m[j], o[j]);
-      }
+  const int64_t s = unit / a->num_heads, head = unit % a->num_heads;
+  const int64_t num_keys = past_of(a, s) + 1;
+  const char *keys = cached(a, a->key_cache, s, head / group, 0);
+  const char *values = cached(a, a->value_cache, s, head / group, 0);
+  float q[MAX_HEAD], out[MAX_HEAD] = {0}, scores[RUN];
+  float peak = -1e30f, sum = 0;
+  prepare(a, &a->q, s, 0, head, factor, q);
+  for (int64_t n = 0; n < num_keys; n += RUN) {
+    const int64_t here = num_keys - n < RUN ? num_keys - n : RUN;
+    float top = peak;
+    for (int64_t t = 0; t < here; t++) {
+      scores[t] = dot(q, keys + (n + t) * a->size * width, a->size, half);
+      if (!(scores[t] <= top)) top = scores[t];  // NaN too
     }
-    for (int64_t i = 0; i < a->size; i++) out[i] /= sum;
-    write_head(a, s, head, out);
+    const float fade = exp2f(peak - top);
+    peak = top, sum *= fade;
+    for (int64_t t = 0; t < here; t += 16) {
+      const __mmask16 m = lanes(t, here);
+      const __m512 x = _mm512_sub_ps(_mm512_maskz_loadu_ps(m, scores + t), _mm512_set1_ps(peak));
+      const __m512 w = exp2_512(_mm512_max_ps(_mm512_set1_ps(-100.0f), x));
+      _mm512_mask_storeu_ps(scores + t, m, w);
+      sum += _mm512_mask_reduce_add_ps(m, w);
+    }
+    // Key by key, so that the values are read in order; eight vectors of them stay in registers.
+    for (int64_t i = 0; i < a->size; i += 8 * 16) {
+      __m512 o[8];
+      __mmask16 m[8];
+      for (int j = 0; j < 8; j++) {
+        m[j] = lanes(i + 16 * j, a->size);
+        o[j] = _mm512_mul_ps(_mm512_maskz_loadu_ps(m[j], out + i + 16 * j), _mm512_set1_ps(fade));
+      }
+      for (int64_t t = 0; t < here; t++) {
+        const char *v = values + (n + t) * a->size * width;
+        const __m512 w = _mm512_set1_ps(scores[t]);
+        for (int j = 0; j < 8; j++)
+          o[j] = _mm512_fmadd_ps(w, load_cached(v, i + 16 * j, m[j], half), o[j]);
+      }
+      for (int j = 0; j < 8; j++) _mm512_mask_storeu_ps(out + i + 16 * j, m[j], o[j]);
+    }
   }
+  for (int64_t i = 0; i < a->size; i++) out[i] /= sum;
+  write_head(a, s, head, out);
+}
+
+AVX512 void attention_single(const struct attention *a, int64_t start, int64_t stop) {
+  const int64_t group = a->num_heads / a->num_kv_heads;
+  attention_append(a, start, stop);
+  for (int64_t unit = start * group; unit < stop * group; unit++)
+    if (a->half)
+      single_query(a, unit, true);
+    else
+      single_query(a, unit, false);
 }

@@ -115,7 +115,9 @@ struct attention {
   const float *cos, *sin;  // [*, size / 2]
   const int64_t *rows;     // [num_sequences * num_tokens] rows of cos and sin; NULL: 0, 1, ...
   const int32_t *lengths;  // [num_sequences] tokens in the cache after this step, less one; or NULL
-  float *key_cache, *value_cache;  // [num_sequences, num_kv_heads, capacity, size] or NULL
+  // [num_sequences, num_kv_heads, capacity, size] or NULL, in half precision or in single
+  void *key_cache, *value_cache;
+  bool half;
   uint16_t *packed;                // room for keys and values as tiles: see `attention_pack`
   float *out;
   struct layout layout;  // of out

@@ -76,3 +76,5 @@ Status *image_attention(const struct kernel *k, KernelContext *context);
 // TextAttention: q, k, v, q_gamma, k_gamma, cos, sin, rows, lengths, past_key, past_value,
 //   prompt? -> out, present_key, present_value, scratch
 Status *text_attention(const struct kernel *k, KernelContext *context);
+// TextAttentionHalf: the same, with a cache in half precision
+Status *text_attention_half(const struct kernel *k, KernelContext *context);

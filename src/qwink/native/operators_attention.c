@@ -71,16 +71,16 @@ Status *image_attention(const struct kernel *k, KernelContext *context) {
 }
 
 static Status *present(const struct api *api, KernelContext *context, size_t index,
-                       const struct tensor *past, float **data) {
+                       const struct tensor *past, size_t width, void **data) {
   TRY(output(api, context, index, past->shape, past->num_dimensions, data));
   if (*data == past->data) return NULL;  // bound to the same memory, as they are meant to be
-  size_t count = 1;
-  for (size_t i = 0; i < past->num_dimensions; i++) count *= (size_t)past->shape[i];
-  memcpy(*data, past->data, count * sizeof(float));
+  size_t num_bytes = width;
+  for (size_t i = 0; i < past->num_dimensions; i++) num_bytes *= (size_t)past->shape[i];
+  memcpy(*data, past->data, num_bytes);
   return NULL;
 }
 
-Status *text_attention(const struct kernel *k, KernelContext *context) {
+static Status *attend(const struct kernel *k, KernelContext *context, bool half) {
   const struct api *api = k->api;
   struct tensor q, key, v, q_gamma, k_gamma, cosine, sine, rows, lengths, keys, values, prompt;
   struct tensor *inputs[] = {&q,    &key,  &v,       &q_gamma, &k_gamma, &cosine,
@@ -125,10 +125,12 @@ Status *text_attention(const struct kernel *k, KernelContext *context) {
       .capacity = capacity,
       .max_keys = round_up(longest, 32),
       .epsilon = k->epsilon,
+      .half = half,
   };
+  const size_t width = half ? 2 : 4;
   TRY(matrix_output(k, context, num_rows, &a.out));
-  TRY(present(api, context, 1, &keys, &a.key_cache));
-  TRY(present(api, context, 2, &values, &a.value_cache));
+  TRY(present(api, context, 1, &keys, width, &a.key_cache));
+  TRY(present(api, context, 2, &values, width, &a.value_cache));
   const int64_t num_units = num_sequences * k->num_kv_heads, nothing = 0;
   // A prompt's tokens all go by tiles, also the last one of a cut.
   if (num_tokens == 1 && !is_set(&prompt)) {
@@ -137,4 +139,12 @@ Status *text_attention(const struct kernel *k, KernelContext *context) {
   }
   TRY(run_parts(api, context, append_work, &a, num_units));
   return attend_by_tiles(k, context, &a, 3);
+}
+
+Status *text_attention(const struct kernel *k, KernelContext *context) {
+  return attend(k, context, false);
+}
+
+Status *text_attention_half(const struct kernel *k, KernelContext *context) {
+  return attend(k, context, true);
 }

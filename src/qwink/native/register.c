@@ -123,6 +123,14 @@ static const struct operator OPERATORS[] = {
      4,
      {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, FLOAT, FLOAT, INT32},
      {FLOAT, FLOAT, FLOAT, UINT8}},
+    {CALLBACKS,
+     "TextAttentionHalf",
+     text_attention_half,
+     11,
+     12,
+     4,
+     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, FLOAT16, FLOAT16, INT32},
+     {FLOAT, FLOAT16, FLOAT16, UINT8}},
 };
 
 EXPORT int qwink_cpu_level(void) { return cpu_level(); }

@@ -85,5 +85,5 @@ def _zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> 
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
     num_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    pages = torch.from_numpy(reserve((-(-num_bytes // 4),)))
-    return pages.view(torch.uint8)[:num_bytes].view(dtype).reshape(shape)
+    pages = torch.from_numpy(reserve((num_bytes,), np.dtype(np.uint8)))
+    return pages.view(dtype).reshape(shape)
