@@ -365,6 +365,19 @@ def test_text_attention(
         assert error < (0.02 if prompt else 1e-5 if cache == np.float32 else 1e-3)
 
 
+@pytest.mark.parametrize("block", [32, 128])
+def test_a_token_in_4_bits_does_not_notice_its_neighbours(tmp_path: Path, block: int) -> None:
+    x, gate, up = normal(19, 256), normal(24, 256), normal(24, 256)
+
+    def build(g: Graph) -> str:
+        return gated(Activation(g, "x"), gate, up, nbits(4, block), fused=True)
+
+    whole = run(tmp_path, "vnni", build, x=x)
+    for first, last in ((0, 1), (3, 5), (8, 15), (11, 19)):
+        part = run(tmp_path, "vnni", build, x=x[first:last])
+        np.testing.assert_array_equal(part, whole[first:last])
+
+
 def test_a_prompt_in_4_bits_does_not_show_its_cuts(tmp_path: Path) -> None:
     """Rows by themselves give what they give among many, and not what new tokens get."""
     x, weight = normal(40, 128), normal(48, 128)

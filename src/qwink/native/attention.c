@@ -92,7 +92,8 @@ AVX512 static void write_cached(const struct attention *a, void *out, const floa
   }
   for (int64_t i = 0; i < a->size; i += 16) {
     const __mmask16 m = lanes(i, a->size);
-    const __m256i halves = _mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, x + i), _MM_FROUND_TO_NEAREST_INT);
+    const __m256i halves =
+        _mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, x + i), _MM_FROUND_TO_NEAREST_INT);
     _mm256_mask_storeu_epi16((uint16_t *)out + i, m, halves);
   }
 }

@@ -118,7 +118,7 @@ struct attention {
   // [num_sequences, num_kv_heads, capacity, size] or NULL, in half precision or in single
   void *key_cache, *value_cache;
   bool half;
-  uint16_t *packed;                // room for keys and values as tiles: see `attention_pack`
+  uint16_t *packed;  // room for keys and values as tiles: see `attention_pack`
   float *out;
   struct layout layout;  // of out
   int64_t num_sequences, num_tokens, num_heads, num_kv_heads, size, capacity;

@@ -8,52 +8,56 @@ enum { FAR = 16384, NEAR = 2048 };  // bytes
 
 enum { AT_ONCE = 8 };  // rows whose sums stay in registers
 
-// Sixteen outputs' weights times `M` rows from `m`. Each row's sums are made in the same order
-// whatever M is, so that an answer does not depend on how many others are being given.
-#define TIMES(M)                                                                                   \
-  AVX512 static void times_##M(const struct product4 *p, int64_t tile, int64_t m, __m512 *out) {   \
-    const uint8_t *weight = p->weight + tile * TILE * p->num_columns / 2;                          \
-    const uint16_t *scales = p->scale + tile * TILE * (p->num_columns / p->block);                 \
-    const struct block4 *x = p->rows + m;                                                          \
-    const __m512i half = _mm512_set1_epi8(15);                                                     \
-    __m512 sum[M];                                                                                 \
-    for (int j = 0; j < M; j++) sum[j] = _mm512_setzero_ps();                                      \
-    for (int64_t k = 0; k < p->num_columns; scales += TILE) {                                      \
-      const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales));           \
-      for (const int64_t end = k + p->block; k < end; k += BLOCK4, x += p->num_rows) {             \
-        __m512i dot[M];                                                                            \
-        for (int j = 0; j < M; j++) dot[j] = _mm512_set1_epi32(x[j].offset);                       \
-        for (int r = 0; r < BLOCK4 / 8; r++, weight += CHUNK) {                                    \
-          _mm_prefetch((const char *)weight + FAR, _MM_HINT_T1);                                   \
-          _mm_prefetch((const char *)weight + NEAR, _MM_HINT_T0);                                  \
-          const __m512i w = _mm512_loadu_si512(weight);                                            \
-          const __m512i low = _mm512_and_si512(w, half);                                           \
-          const __m512i high = _mm512_and_si512(_mm512_srli_epi16(w, 4), half);                    \
-          for (int j = 0; j < M; j++) {                                                            \
-            dot[j] = _mm512_dpbusd_epi32(dot[j], low, _mm512_set1_epi32(x[j].lanes[2 * r]));       \
-            dot[j] = _mm512_dpbusd_epi32(dot[j], high, _mm512_set1_epi32(x[j].lanes[2 * r + 1]));  \
-          }                                                                                        \
-        }                                                                                          \
-        for (int j = 0; j < M; j++) {                                                              \
-          const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x[j].scale));                  \
-          sum[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[j]), factor, sum[j]);                    \
-        }                                                                                          \
-      }                                                                                            \
-    }                                                                                              \
-    for (int j = 0; j < M; j++) out[j] = sum[j];                                                   \
+// Sixteen outputs' weights times `count` rows from `m`: a constant to the compiler, so that the
+// sums stay in registers. A row's sums are made in the same order whatever `count` is, so that an
+// answer does not depend on how many others are being given.
+AVX512 static inline __attribute__((always_inline)) void times(const struct product4 *p,
+                                                               int64_t tile, int64_t m,
+                                                               const int count, __m512 *sum) {
+  const uint8_t *weight = p->weight + tile * TILE * p->num_columns / 2;
+  const uint16_t *scales = p->scale + tile * TILE * (p->num_columns / p->block);
+  const struct block4 *x = p->rows + m;
+  const __m512i half = _mm512_set1_epi8(15);
+  __m512 total[AT_ONCE];
+  for (int j = 0; j < count; j++) total[j] = _mm512_setzero_ps();
+  for (int64_t k = 0; k < p->num_columns; scales += TILE) {
+    const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales));
+    for (const int64_t end = k + p->block; k < end; k += BLOCK4, x += p->num_rows) {
+      __m512i dot[AT_ONCE];
+      for (int j = 0; j < count; j++) dot[j] = _mm512_set1_epi32(x[j].offset);
+      for (int r = 0; r < BLOCK4 / 8; r++, weight += CHUNK) {
+        _mm_prefetch((const char *)weight + FAR, _MM_HINT_T1);
+        _mm_prefetch((const char *)weight + NEAR, _MM_HINT_T0);
+        const __m512i w = _mm512_loadu_si512(weight);
+        const __m512i low = _mm512_and_si512(w, half);
+        const __m512i high = _mm512_and_si512(_mm512_srli_epi16(w, 4), half);
+        for (int j = 0; j < count; j++) {
+          dot[j] = _mm512_dpbusd_epi32(dot[j], low, _mm512_set1_epi32(x[j].lanes[2 * r]));
+          dot[j] = _mm512_dpbusd_epi32(dot[j], high, _mm512_set1_epi32(x[j].lanes[2 * r + 1]));
+        }
+      }
+      for (int j = 0; j < count; j++) {
+        const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x[j].scale));
+        total[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[j]), factor, total[j]);
+      }
+    }
   }
-TIMES(1)
-TIMES(2)
-TIMES(3)
-TIMES(4)
-TIMES(5)
-TIMES(6)
-TIMES(7)
-TIMES(8)
+  for (int j = 0; j < count; j++) sum[j] = total[j];
+}
 
-typedef void times(const struct product4 *p, int64_t tile, int64_t m, __m512 *out);
-static times *const TIMES_ROWS[] = {times_1, times_2, times_3, times_4,
-                                    times_5, times_6, times_7, times_8};
+AVX512 static void times_rows(const struct product4 *p, int64_t tile, int64_t m, int64_t count,
+                              __m512 *sum) {
+  switch (count) {
+    case 1: return times(p, tile, m, 1, sum);
+    case 2: return times(p, tile, m, 2, sum);
+    case 3: return times(p, tile, m, 3, sum);
+    case 4: return times(p, tile, m, 4, sum);
+    case 5: return times(p, tile, m, 5, sum);
+    case 6: return times(p, tile, m, 6, sum);
+    case 7: return times(p, tile, m, 7, sum);
+    default: return times(p, tile, m, AT_ONCE, sum);
+  }
+}
 
 AVX512 void product4_tiles(const struct product4 *p, int64_t start, int64_t stop) {
   const int64_t run = p->activation == ACT_SWIGLU ? 2 : 1;  // a tile of gates, then one of ups
@@ -62,8 +66,8 @@ AVX512 void product4_tiles(const struct product4 *p, int64_t start, int64_t stop
     for (int64_t m = 0; m < p->num_rows; m += AT_ONCE) {
       const int64_t left = p->num_rows - m, count = left < AT_ONCE ? left : AT_ONCE;
       __m512 value[AT_ONCE], up[AT_ONCE];
-      TIMES_ROWS[count - 1](p, tile * run, m, value);
-      if (run == 2) TIMES_ROWS[count - 1](p, tile * run + 1, m, up);
+      times_rows(p, tile * run, m, count, value);
+      if (run == 2) times_rows(p, tile * run + 1, m, count, up);
       for (int64_t j = 0; j < count; j++) {
         const int64_t at = (m + j) * p->num_outputs + tile * TILE;
         __m512 result = run == 2 ? _mm512_mul_ps(silu512(value[j]), up[j]) : value[j];

@@ -19,8 +19,8 @@ AVX512 static inline __m512i rescale(__m512i values, __m512i share) {
 }
 
 // Sixteen columns: every other tile of a panel, from `values` on.
-AVX512 static void unpack_tile(const struct product4 *p, int64_t tile, int8_t *values,
-                               float *scale, int32_t *sum) {
+AVX512 static void unpack_tile(const struct product4 *p, int64_t tile, int8_t *values, float *scale,
+                               int32_t *sum) {
   const int64_t num_blocks = p->num_columns / p->block;
   const uint8_t *weight = p->weight + tile * TILE * p->num_columns / 2;
   const uint16_t *halves = p->scale + tile * TILE * num_blocks;
@@ -36,8 +36,8 @@ AVX512 static void unpack_tile(const struct product4 *p, int64_t tile, int8_t *v
   for (int64_t b = 0; b < num_blocks; b++) {
     const __m512 s = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)halves + b));
     const __m512i share = _mm512_cvtps_epi32(_mm512_mul_ps(s, unit));
-    const __m512i shares =
-        _mm512_or_si512(_mm512_and_si512(share, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(share, 16));
+    const __m512i shares = _mm512_or_si512(_mm512_and_si512(share, _mm512_set1_epi32(0xffff)),
+                                           _mm512_slli_epi32(share, 16));
     for (int64_t k = b * p->block; k < (b + 1) * p->block; k += 8, weight += CHUNK) {
       _mm_prefetch((const char *)weight + 4096, _MM_HINT_T0);
       const __m512i w = _mm512_loadu_si512(weight);
