@@ -73,7 +73,10 @@ def transformers(site: Site) -> None:
 
 def openvino(site: Site) -> None:
     # The exporter does not know Transformers 5.
-    site.pip("openvino-genai", "optimum-intel", "nncf", "transformers<5", "pillow")
+    site.pip(TORCH, "openvino-genai", "optimum-intel", "nncf", "transformers<5", "pillow")
+    if not site.ready:
+        # Nothing here needs it, and beside a CPU build of PyTorch that of PyPI fails on import.
+        site.run(site.python, "-m", "pip", "uninstall", "--yes", "torchvision")
     shutil.rmtree(site.folder / "int4", ignore_errors=True)
     site.run(
         *(Path(site.python).parent / "optimum-cli", "export", "openvino"),
