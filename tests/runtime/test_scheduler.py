@@ -254,6 +254,16 @@ def test_closing_ends_what_takes_too_long(tiny_model: Model) -> None:
             inbox.result()
 
 
+def test_closing_waits_for_the_step_under_way(tiny_model: Model) -> None:
+    """Also when there is no patience: a thread inside PyTorch would crash the ending process."""
+    with running(tiny_model) as (vlm, engine):
+        _, inbox = submit(vlm, "endless", 3000)
+        inbox.until_text()
+        engine.fault = lambda *_: time.sleep(0.3)
+        vlm.close(0)
+        assert not vlm.scheduler.alive
+
+
 def test_admission_is_bounded_by_memory(tiny_model: Model) -> None:
     with running(tiny_model) as (probe, _):
         bytes_per_token = probe.scheduler._cache.bytes_per_token

@@ -66,6 +66,19 @@ def test_keys(serve: Serve, tmp_path: Path) -> None:
     assert "-key" not in server.log + "".join(server.said)
 
 
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+def test_hanging_up_frees_the_slot(serve: Serve, engine: str) -> None:
+    server = serve("--engine", engine).wait_ready()
+    for stream in (True, False):
+        before = server.metric("qwink_generated_tokens_total")
+        with server.send(**LONG, stream=stream):
+            server.wait_until(lambda: server.metric("qwink_running ") == 1)
+        server.wait_until(lambda: server.metric("qwink_running ") == 0)
+        server.wait_until(lambda: server.metric("qwink_active ") == 0)
+        assert server.metric("qwink_generated_tokens_total") - before < ENDLESS["max_tokens"]
+    server.wait_until(lambda: any(line["status"] == 499 for line in server.requests()))
+
+
 def test_shutdown_lets_answers_end(serve: Serve) -> None:
     server = serve().wait_ready()
     with server.client() as client:

@@ -1,17 +1,8 @@
-"""The tensors of a checkpoint: safetensors files, one or several, read by memory map.
-
-A file is an 8-byte length, a JSON header of names, types, shapes and byte ranges, then the bytes.
-Parsed here, since the library has no way to hand out bfloat16 without PyTorch or ml_dtypes.
-"""
+"""The tensors of a checkpoint: safetensors files, one or several, read by memory map."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
-import mmap
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,86 +12,15 @@ from numpy.typing import NDArray
 from qwink.errors import CheckpointError
 from qwink.model.artifact import COPIED_FILES
 from qwink.model.config import ModelConfig
-from qwink.model.fields import Fields, is_lfs_pointer
+from qwink.model.fields import Fields
+from qwink.model.safetensors import Entry, SafetensorsFile
 
 Dtype = Literal["BF16", "F16", "F32"]
 
 # How each type's bits are held: bfloat16 as bare bits, since NumPy does not know it.
 _STORED: dict[Dtype, str] = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _SAMPLE_BYTES = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """Where one tensor lies: `start` in bytes from the start of the file."""
-
-    file: _File
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    num_bytes: int
-
-
-class _File:
-    """One safetensors file, mapped."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
-        except ValueError:
-            raise CheckpointError(f"{path}: empty; expected a safetensors file") from None
-        except OSError as error:
-            raise CheckpointError(f"{path}: {error.strerror}") from None
-        self.header_bytes = self._header_bytes()
-        self.entries = dict(self._entries())
-
-    def forget(self, start: int, num_bytes: int) -> None:
-        """Tell the system that these pages need not stay in memory."""
-        mapped = self.bytes._mmap  # type: ignore[attr-defined]
-        page = mmap.PAGESIZE
-        first, last = -(-start // page) * page, (start + num_bytes) // page * page
-        if last > first and hasattr(mmap, "MADV_DONTNEED"):
-            mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
-
-    def _header_bytes(self) -> bytes:
-        start = self.bytes[:64].tobytes()
-        if is_lfs_pointer(start):
-            raise CheckpointError(f"{self.path}: a Git-LFS pointer; run 'git lfs pull'")
-        length = int.from_bytes(start[:8], "little")
-        if len(start) < 10 or start[8:9] != b"{" or length > _MAX_HEADER_BYTES:
-            raise CheckpointError(f"{self.path}: not a safetensors file")
-        if 8 + length > self.bytes.size:
-            raise self._truncated(8 + length)
-        return self.bytes[8 : 8 + length].tobytes()
-
-    def _entries(self) -> Iterator[tuple[str, _Entry]]:
-        try:
-            header: dict[str, Any] = json.loads(self.header_bytes)
-            for name, value in header.items():
-                if name == "__metadata__":
-                    continue
-                begin, end = (int(offset) for offset in value["data_offsets"])
-                shape = tuple(int(size) for size in value["shape"])
-                dtype, start = str(value["dtype"]), 8 + len(self.header_bytes) + begin
-                if not 0 <= begin <= end or min(shape, default=0) < 0:
-                    raise ValueError(name)
-                item_bytes = {"BF16": 2, "F16": 2, "F32": 4}.get(dtype)  # others are not read
-                if item_bytes and math.prod(shape) * item_bytes != end - begin:
-                    raise ValueError(name)
-                if start + end - begin > self.bytes.size:
-                    raise self._truncated(start + end - begin)
-                yield name, _Entry(self, dtype, shape, start, end - begin)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise CheckpointError(f"{self.path}: damaged safetensors header") from None
-
-    def _truncated(self, num_bytes: int) -> CheckpointError:
-        return CheckpointError(
-            f"{self.path}: truncated: it has {self.bytes.size} bytes, its header says at least "
-            f"{num_bytes}; download it again"
-        )
 
 
 class Rows:
@@ -142,8 +62,8 @@ class Weights:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         paths, weight_map = _weight_files(self.folder)
-        files = {path.name: _File(path) for path in paths}
-        self._entries: dict[str, _Entry] = {}
+        files = {path.name: SafetensorsFile(path) for path in paths}
+        self._entries: dict[str, Entry] = {}
         for file in files.values():
             for name, entry in file.entries.items():
                 published = _published_name(name)
@@ -221,7 +141,7 @@ class Weights:
                     f"found {list(found)}"
                 )
 
-    def _entry(self, name: str) -> _Entry:
+    def _entry(self, name: str) -> Entry:
         if (entry := self._entries.get(name)) is None:
             raise CheckpointError(f"{self.folder}: {name} is missing")
         return entry
@@ -304,7 +224,7 @@ def fingerprint(folder: Path | str) -> str:
             add(name.encode())
             add((folder / name).read_bytes())
     for path in sorted(_weight_files(folder)[0]):
-        file = _File(path)
+        file = SafetensorsFile(path)
         add(path.name.encode())
         add(str(file.bytes.size).encode())
         add(file.header_bytes)

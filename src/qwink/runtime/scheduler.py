@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STEP_S = 30.0  # longer than any one step of an engine
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -130,7 +132,8 @@ class Scheduler:
             ticket.cancel()
         with self._wake:
             self._wake.notify()
-        self._thread.join(timeout_s)
+        # A thread that is still inside an engine when the process ends takes it down with a crash.
+        self._thread.join(STEP_S)
         self.embeddings.close()
 
     def _tickets(self) -> list[Ticket]:

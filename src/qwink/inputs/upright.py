@@ -1,0 +1,95 @@
+"""Pillow's images of any mode and orientation → upright RGB."""
+
+from __future__ import annotations
+
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+from PIL.ImageFile import ImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+
+_ORIENTATION_TAG = 0x0112
+_UPRIGHT = {
+    2: PIL.Image.Transpose.FLIP_LEFT_RIGHT,
+    3: PIL.Image.Transpose.ROTATE_180,
+    4: PIL.Image.Transpose.FLIP_TOP_BOTTOM,
+    5: PIL.Image.Transpose.TRANSPOSE,
+    6: PIL.Image.Transpose.ROTATE_270,
+    7: PIL.Image.Transpose.TRANSVERSE,
+    8: PIL.Image.Transpose.ROTATE_90,
+}
+
+
+def orientation_of_file(image: ImageFile, data: bytes) -> int:
+    """EXIF orientation, 1 to 8, from the header alone."""
+    if isinstance(image, TiffImageFile):
+        return 1  # Pillow itself turns TIFF upright, size and pixels
+    if isinstance(image, PngImageFile) and "exif" not in image.info:
+        exif = _exif_chunk(data)
+        if exif:
+            image.info["exif"] = b"Exif\0\0" + exif
+    return orientation_of(image)
+
+
+def orientation_of(image: PIL.Image.Image) -> int:
+    try:
+        # The base class's method: PNG's own would decode the picture in search of EXIF.
+        value = PIL.Image.Image.getexif(image).get(_ORIENTATION_TAG, 1)
+    except Exception:  # damaged EXIF is no reason to refuse sound pixels
+        return 1
+    return int(value) if value in _UPRIGHT else 1
+
+
+def _exif_chunk(png: bytes) -> bytes | None:
+    """The eXIf chunk, which may also follow the pixels, where Pillow's header pass ends."""
+    at = 8
+    while at + 8 <= len(png):
+        length = int.from_bytes(png[at : at + 4], "big")
+        if png[at + 4 : at + 8] == b"eXIf":
+            return png[at + 8 : at + 8 + length]
+        at += length + 12
+    return None
+
+
+def upright_pixels(rgb: PIL.Image.Image, orientation: int) -> NDArray[np.uint8]:
+    if orientation in _UPRIGHT:
+        rgb = rgb.transpose(_UPRIGHT[orientation])
+    return np.asarray(rgb, dtype=np.uint8)
+
+
+def to_rgb(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]]:
+    notes: tuple[str, ...] = ()
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        image, notes = _to_8_bits(image)
+    if image.mode == "La":
+        image = image.convert("LA")  # there is no direct way to RGBA
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        canvas = PIL.Image.new("RGB", image.size, "white")
+        canvas.paste(image, mask=image.getchannel("A"))
+        return canvas, notes
+    return (image if image.mode == "RGB" else image.convert("RGB")), notes
+
+
+def _to_8_bits(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]]:
+    """Grey of 16 or 32 bits to 8, scaled where Pillow's own conversion would clip."""
+    values = np.asarray(image)
+    notes: tuple[str, ...] = ()
+    if image.mode.startswith("I;16"):
+        grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)  # rounds x / 257
+    else:
+        values = np.nan_to_num(values.astype(np.float32), posinf=0.0, neginf=0.0)
+        low, high = float(values.min()), float(values.max())
+        # The smallest customary range that holds the values; floats may be 0..1.
+        ranges = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
+        top = next((top for top in ranges if low >= 0 and high <= top), None)
+        if top is None:
+            notes = (f"pixel values from {low:g} to {high:g} were stretched to 0..255",)
+        else:
+            low, high = 0.0, top
+        grey = np.rint((values - low) * (255.0 / max(high - low, 1e-30))).astype(np.uint8)
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        grey[values == transparent] = 255
+    return PIL.Image.fromarray(grey), notes
