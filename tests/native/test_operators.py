@@ -35,8 +35,8 @@ def normal(*shape: int) -> Float:
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def run(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> Float:
-    """The result of a small graph. `build` finds its inputs by name."""
+def run(folder: Path, kernels: Kernels, build: Build, again: int = 0, **inputs: Any) -> Float:
+    """The result of a small graph, the same each time. `build` finds its inputs by name."""
     if not runs(kernels):
         pytest.skip(f"this processor does not run {kernels} kernels")
     file = WeightFile(folder / "graph.bin")
@@ -52,6 +52,8 @@ def run(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> Float:
     options.register_custom_ops_library(str(LIBRARY))
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     result: Float = session.run(["y"], inputs)[0]
+    for _ in range(again):
+        np.testing.assert_array_equal(session.run(["y"], inputs)[0], result)
     return result
 
 
@@ -363,6 +365,25 @@ def test_text_attention(
         error = np.abs(own - expected).max() / np.abs(expected).max()
         # The new key and value are rounded as those in the cache were.
         assert error < (0.02 if prompt else 1e-5 if cache == np.float32 else 1e-3)
+
+
+@pytest.mark.parametrize("scheme", [W8A8, nbits(4, 128)], ids=["int8", "int4"])
+@pytest.mark.parametrize("num_rows", [1, 20])
+def test_large_weights_are_moved_and_stay_the_same(
+    tmp_path: Path, scheme: Any, num_rows: int
+) -> None:
+    """To pages of 2 MB, at the first call; int8 weights by a few rows only."""
+    x, weight = normal(num_rows, 1024), normal(5000, 1024)
+
+    def build(g: Graph) -> str:
+        g.answers = True
+        return linear(Activation(g, "x"), weight, scheme, "w")
+
+    found = run(tmp_path, "vnni", build, again=2, x=x)
+    size = 32 if scheme.bits == 4 else 1024
+    source = rounded(x.reshape(-1, size)).reshape(x.shape)
+    matrix = kept(weight, 128) if scheme.bits == 4 else rounded(weight)
+    assert_close(found, source @ matrix.T)
 
 
 @pytest.mark.parametrize("block", [32, 128])

@@ -179,6 +179,7 @@ class _Build:
         tensors = WeightFile(self._folder / f"{name}.bin")
         try:
             graph = Graph(name, tensors, kernels or self._kernels)
+            graph.answers = name in ("text", "decode", "head")
             yield graph
             graph.save(self._folder / f"{name}.onnx")
         finally:

@@ -50,10 +50,12 @@ class Graph:
     """Nodes of one graph in the making. Values are referred to by name.
 
     `kernels` says whether it may use our own operators; `prompt` names the input, if there is one,
-    that tells them whether rows are a prompt's or a new token each.
+    that tells them whether rows are a prompt's or a new token each; `answers` whether it computes
+    tokens of answers, a few rows that read all weights.
     """
 
     prompt = ""
+    answers = False
 
     def __init__(self, name: str, weights: WeightFile, kernels: Kernels = "onnxruntime") -> None:
         self._name = name

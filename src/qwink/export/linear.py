@@ -257,6 +257,7 @@ def native_attributes(
         "num_heads": num_heads,
         "num_kv_heads": num_kv_heads,
         "columns": num_columns,
+        "settled": int(graph.answers),
         "norm": 0 if norm is None else 1 if norm.beta is None else 2,
         "activation": ("", "gelu", "swiglu").index(function),
         "panels": int(panels),

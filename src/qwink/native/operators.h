@@ -36,7 +36,7 @@ struct resident {
 
 struct kernel {
   const struct api *api;
-  int64_t norm, activation, panels, tiles, columns, num_heads, num_kv_heads;
+  int64_t norm, activation, panels, tiles, columns, settled, num_heads, num_kv_heads;
   float epsilon;
   struct resident *resident;
 };
@@ -50,6 +50,14 @@ Status *output(const struct api *api, KernelContext *context, size_t index, cons
 static inline bool is_set(const struct tensor *x) {
   return x->data && *(const int32_t *)x->data != 0;
 }
+// A tensor's memory.
+struct span {
+  const void *data;
+  int64_t num_bytes;
+};
+// At the first call, move them to large pages together; then say where they are.
+Status *settle(const struct kernel *k, const KernelContext *context, struct span *spans,
+               size_t num_spans);
 // Output 0: floats [num_rows, columns] in the layout that the attributes ask for.
 Status *matrix_output(const struct kernel *k, KernelContext *context, int64_t num_rows,
                       float **data);

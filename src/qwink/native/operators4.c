@@ -1,43 +1,6 @@
 // ProductInt4: tokens of answers by the 4-bit kernel, prompts by way of 8 bits.
 #include "operators.h"
 
-// Moves weights to large pages when they are first used; those who come meanwhile do without.
-
-struct move {
-  uint8_t *to;
-  const uint8_t *from;
-  int64_t num_bytes;
-};
-
-enum { MOVED_AT_ONCE = 1 << 18 };
-
-static void move_work(const void *data, int64_t start, int64_t stop) {
-  const struct move *m = data;
-  const int64_t from = start * MOVED_AT_ONCE, end = stop * MOVED_AT_ONCE;
-  const int64_t to = end < m->num_bytes ? end : m->num_bytes;
-  memcpy(m->to + from, m->from + from, (size_t)(to - from));
-}
-
-static Status *resident_weight(const struct kernel *k, const KernelContext *context,
-                               const struct tensor *weight, int64_t num_bytes, const void **out) {
-  struct resident *r = k->resident;
-  if (!atomic_flag_test_and_set(&r->claimed)) {
-    uint8_t *memory = resident_reserve((size_t)num_bytes);
-    if (memory) {
-      const struct move move = {memory, weight->data, num_bytes};
-      const int64_t num_units = round_up(num_bytes, MOVED_AT_ONCE) / MOVED_AT_ONCE;
-      Status *status = run_parts(k->api, context, move_work, &move, num_units);
-      if (status) return resident_free(memory, (size_t)num_bytes), status;
-      resident_leave(weight->data, memory, (size_t)num_bytes);
-      r->num_bytes = (size_t)num_bytes;
-      atomic_store(&r->weight, memory);
-    }
-  }
-  void *moved = atomic_load(&r->weight);
-  *out = moved ? moved : weight->data;
-  return NULL;
-}
-
 static void product4_work(const void *p, int64_t start, int64_t stop) {
   product4_tiles(p, start, stop);
 }
@@ -119,7 +82,6 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
   CHECK(api, !gamma.data || gamma.shape[0] == depth);
   CHECK(api, !skip.data || (skip.shape[0] == num_rows && skip.shape[1] == k->columns));
   struct product4 p = {
-      .scale = scale.data,
       .skip = skip.data,
       .num_rows = num_rows,
       .num_columns = depth,
@@ -128,9 +90,10 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
       .activation = (enum activation)k->activation,
   };
   TRY(matrix_output(k, context, num_rows, &p.out));
-  const void *moved;
-  TRY(resident_weight(k, context, &weight, num_tiles * TILE * depth / 2, &moved));
-  p.weight = moved;
+  const int64_t num_weights = num_tiles * TILE * depth;
+  struct span spans[] = {{weight.data, num_weights / 2}, {scale.data, num_weights / block * 2}};
+  TRY(settle(k, context, spans, 2));
+  p.weight = spans[0].data, p.scale = spans[1].data;
 
   // A prompt's rows always go one way, other tokens the other: how many come at once never shows.
   if (is_set(&prompt)) return product_unpacked(k, context, &p, x.data, gamma.data);

@@ -51,10 +51,15 @@ Status *product_int8(const struct kernel *k, KernelContext *context) {
   CHECK(api, !bias.data || bias.shape[0] == num_columns);
   CHECK(api, k->columns * (k->activation == ACT_SWIGLU ? 2 : 1) <= num_columns);
   CHECK(api, !skip.data || skip.shape[k->panels ? 1 : 0] == num_rows);
+  // Tokens of answers, where memory decides, move the weights; prompts then find them there.
+  enum { FEW = 8 };
+  struct span values = {weight.data, num_columns * weight.shape[1] * CHUNK};
+  if (k->settled && (num_rows <= FEW || atomic_load(&k->resident->weight)))
+    TRY(settle(k, context, &values, 1));
   struct product8 p = {
       .rows = rows.data,
       .row_scale = row_scale.data,
-      .weight = weight.data,
+      .weight = values.data,
       .column_scale = scale.data,
       .column_sum = sum.data,
       .bias = bias.data,

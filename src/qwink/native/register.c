@@ -32,6 +32,7 @@ static Status *create(const struct custom_op *op, const struct api *api, const K
   if (!status) status = api->attribute_int(info, "panels", &k->panels);
   if (!status) status = api->attribute_int(info, "tiles", &k->tiles);
   if (!status) status = api->attribute_int(info, "columns", &k->columns);
+  if (!status) status = api->attribute_int(info, "settled", &k->settled);
   if (!status) status = api->attribute_int(info, "num_heads", &k->num_heads);
   if (!status) status = api->attribute_int(info, "num_kv_heads", &k->num_kv_heads);
   if (!status) status = api->attribute_float(info, "epsilon", &k->epsilon);
