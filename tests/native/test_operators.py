@@ -35,8 +35,8 @@ def normal(*shape: int) -> Float:
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def run(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> Float:
-    """The result of a small graph, the same each time. `build` finds its inputs by name."""
+def load(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> ort.InferenceSession:
+    """A small graph. `build` finds its inputs by name."""
     if not runs(kernels):
         pytest.skip(f"this processor does not run {kernels} kernels")
     file = WeightFile(folder / "graph.bin")
@@ -50,9 +50,11 @@ def run(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> Float:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.register_custom_ops_library(str(LIBRARY))
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    result: Float = session.run(["y"], inputs)[0]
-    np.testing.assert_array_equal(session.run(["y"], inputs)[0], result)
+    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def run(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> Float:
+    result: Float = load(folder, kernels, build, **inputs).run(["y"], inputs)[0]
     return result
 
 
@@ -378,7 +380,9 @@ def test_large_weights_are_moved_and_stay_the_same(
         g.answers = True
         return linear(Activation(g, "x"), weight, scheme, "w")
 
-    found = run(tmp_path, "vnni", build, x=x)
+    session = load(tmp_path, "vnni", build, x=x)
+    found, again = (session.run(["y"], {"x": x})[0] for _ in range(2))
+    np.testing.assert_array_equal(found, again)
     size = 32 if scheme.bits == 4 else 1024
     source = rounded(x.reshape(-1, size)).reshape(x.shape)
     matrix = kept(weight, 128) if scheme.bits == 4 else rounded(weight)
