@@ -109,7 +109,8 @@ def test_a_process_that_fails_says_why(adapter: str, python: str, words: str) ->
         worker.ask(picture(0, 64), "?", 1)
 
 
-def test_who_waits_is_stopped() -> None:
+def test_who_waits_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("QWINK_HOME", str(tmp_path))
     contender = Contender("nano", "qwink", "ours", sys.executable, {"model": "nano"})
     with Worker(contender, 1) as worker:
         first = worker.ask(picture(0, 224), "What does it say?", 1)

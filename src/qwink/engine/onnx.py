@@ -144,7 +144,10 @@ class OnnxEngine:
             return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime raises a type of its own for each status code
             reason = str(error).splitlines()[0]
-            raise ArtifactError(f"{path}: onnxruntime cannot load it: {reason}") from error
+            raise ArtifactError(
+                f"{path}: onnxruntime cannot load it; if another version of qwink made it, export "
+                f"its checkpoint again: {reason}"
+            ) from error
 
     def encode(self, patches: Patches) -> EncodedImage:
         """Run the vision encoder over one image; a video's frames attend each to itself."""

@@ -10,7 +10,7 @@ from qwink.export.recipe import FP32, Recipe
 from qwink.model.artifact import FORMAT_VERSION
 from qwink.native import Kernels, best_kernels
 
-BUILDER_VERSION = 7  # raise it whenever the same checkpoint and recipe give other numbers
+BUILDER_VERSION = 8  # raise it whenever the same checkpoint and recipe give other numbers
 
 
 @dataclass(frozen=True, slots=True)
