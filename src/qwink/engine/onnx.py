@@ -135,6 +135,8 @@ class OnnxEngine:
         options = ort.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3
+        # From the second run on, a plan would set aside every operator's scratch memory at once.
+        options.enable_mem_pattern = False
         # Each graph has threads of its own, which wait for work by spinning: those of one graph
         # must not do so while another runs.
         options.add_session_config_entry("session.force_spinning_stop", "1")
