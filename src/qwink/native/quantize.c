@@ -134,7 +134,9 @@ AVX512 void quantize4(const float *x, int64_t num_columns, struct block4 *out, i
     const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(b, factor));
     _mm_storeu_si128((__m128i *)out->lanes, _mm512_cvtepi32_epi8(p));
     _mm_storeu_si128((__m128i *)out->lanes + 1, _mm512_cvtepi32_epi8(q));
-    out->offset = -8 * _mm512_reduce_add_epi32(_mm512_add_epi32(p, q));
+    // Without signs: what NaN becomes overflows, and the scale tells of it.
+    const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(p, q));
+    out->offset = (int32_t)(0u - 8u * sum);
     out->scale = peak / 127.0f;
   }
 }
