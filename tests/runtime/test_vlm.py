@@ -20,7 +20,7 @@ from qwink.inputs.prompt import build_prompt
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.messages import Picked, user_message
 from qwink.runtime.scheduler import Limits
-from qwink.runtime.vlm import VLM, CacheLimits, Model
+from qwink.runtime.vlm import VLM, Model
 from qwink.types import STAGES, EncodedImage, Event, Message, Patches, Result, SamplingParams
 from tests.parity import Case, reference_inputs
 
@@ -209,7 +209,7 @@ def test_interleaved_streams_do_not_disturb_each_other(
         (None if index is None else pictures[index], question, length)
         for index, question, length in QUESTIONS[shift:] + QUESTIONS[:shift]
     ]
-    with VLM(tiny_model, caches=CacheLimits(prefix_bytes=0)) as vlm:
+    with VLM(tiny_model, limits=Limits(keep_prompts=False)) as vlm:
         alone = [ask(vlm, image, text, max_tokens=n).text for image, text, n in questions]
         streams = [vlm.stream(image, text, max_tokens=n, **SMALL) for image, text, n in questions]
         texts = [""] * len(questions)
@@ -225,7 +225,7 @@ def test_parallel_questions_answer_as_alone(tiny_model: Model, pictures: list[Pa
         image = None if index is None else pictures[index]
         return ask(vlm, image, text, max_tokens=length).text
 
-    with VLM(tiny_model, caches=CacheLimits(prefix_bytes=0)) as vlm:
+    with VLM(tiny_model, limits=Limits(keep_prompts=False)) as vlm:
         alone = [answer(question) for question in QUESTIONS]
         with ThreadPoolExecutor(4) as pool:
             for _ in range(4):
