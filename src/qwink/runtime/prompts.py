@@ -57,7 +57,6 @@ class Prompts:
         assert ticket.lease is not None
         ticket.num_prefilled = ticket.lease.num_reused
         if ticket.num_prefilled:
-            ticket.watch.reused("prefill")
             ticket.watch.note(f"{ticket.num_prefilled} prompt tokens reused")
         self.tickets.append(ticket)
 
