@@ -58,6 +58,8 @@ class Prompts:
         ticket.num_prefilled = ticket.lease.num_reused
         if ticket.num_prefilled:
             ticket.watch.note(f"{ticket.num_prefilled} prompt tokens reused")
+            if _needed_images(ticket) != {image.key for image in ticket.request.images}:
+                ticket.watch.reused("encode")
         self.tickets.append(ticket)
 
     def advance(self) -> list[Outcome]:
@@ -80,10 +82,7 @@ class Prompts:
         for ticket in self.tickets:
             needed = _needed_images(ticket)
             for image in ticket.request.images:
-                if image.key in ticket.encoded:
-                    continue
-                if image.key not in needed:
-                    ticket.watch.reused("encode")
+                if image.key in ticket.encoded or image.key not in needed:
                     continue
                 if image.key in missing:
                     missing[image.key][1].append(ticket)

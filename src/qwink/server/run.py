@@ -88,6 +88,11 @@ async def _announce(service: Service, say: Say) -> None:
     while not service.loaded:
         await asyncio.sleep(0.02)
     say(f"qwink: ready with {', '.join(service.model_names)}")
+    memory, context = service.vlm.memory, service.vlm.context
+    say(
+        f"qwink: memory beside the weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
+        f"{memory.kv_bytes >> 20} of them for keys and values; context: {context} tokens"
+    )
 
 
 async def _close(
