@@ -107,7 +107,7 @@ def test_giving_up_leaves_the_others_alone(tiny_model: Model) -> None:
 def test_common_starts_are_computed_once(tiny_model: Model) -> None:
     """Prompts that share most of themselves do not run together: the second copies."""
     shared = "the same long question " * 6
-    with running(tiny_model) as (vlm, engine):
+    with running(tiny_model, CHUNKS) as (vlm, engine):
         hold(vlm, engine)
         _, first = submit(vlm, shared + "one", 8)
         _, second = submit(vlm, shared + "two", 8)

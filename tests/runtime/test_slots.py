@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwink.runtime.chunks import Chunks
 from qwink.runtime.slots import MAX_LOSS, MIN_REUSE, Lease, Slots, common_start
 from qwink.types import Grid, ImageSpan, Prompt
 
 PAD = 9
+ANYWHERE = Chunks(256, anywhere=True)
 
 
 class Cache:
@@ -73,7 +75,7 @@ def test_another_picture_ends_what_is_shared() -> None:
 
 def test_a_prompt_that_continues_takes_the_slot_over() -> None:
     cache = Cache(4)
-    slots = Slots(cache, 10_000)
+    slots = Slots(cache, 10_000, ANYWHERE)
     first = run(cache, slots, prompt(*range(20)))
     slots.release(first)
     assert cache.tokens[first.slot] == list(range(20))  # the answer's tokens are given back
@@ -84,7 +86,7 @@ def test_a_prompt_that_continues_takes_the_slot_over() -> None:
 
 def test_the_same_prompt_needs_no_pass() -> None:
     cache = Cache(4)
-    slots = Slots(cache, 10_000)
+    slots = Slots(cache, 10_000, ANYWHERE)
     first = run(cache, slots, prompt(*range(20)))
     slots.release(first)
     again = slots.acquire(prompt(*range(20)), 25)
@@ -99,7 +101,7 @@ def test_the_same_prompt_needs_no_pass() -> None:
 
 def test_a_prompt_in_use_is_copied() -> None:
     cache = Cache(4)
-    slots = Slots(cache, 10_000)
+    slots = Slots(cache, 10_000, ANYWHERE)
     first = run(cache, slots, prompt(*range(20)))
     second = run(cache, slots, prompt(*range(12), 99))
     assert second.slot != first.slot
@@ -110,7 +112,7 @@ def test_a_prompt_in_use_is_copied() -> None:
 
 def test_a_long_tail_is_not_given_up_for_a_short_start() -> None:
     cache = Cache(4)
-    slots = Slots(cache, 100_000)
+    slots = Slots(cache, 100_000, ANYWHERE)
     long = prompt(*range(10), *range(100, 101 + MAX_LOSS))
     first = run(cache, slots, long)
     slots.release(first)
@@ -123,14 +125,14 @@ def test_a_long_tail_is_not_given_up_for_a_short_start() -> None:
 
 def test_starts_of_a_few_tokens_are_not_worth_it() -> None:
     cache = Cache(4)
-    slots = Slots(cache, 10_000)
+    slots = Slots(cache, 10_000, ANYWHERE)
     slots.release(run(cache, slots, prompt(*range(MIN_REUSE - 1), 50, 51)))
     assert run(cache, slots, prompt(*range(MIN_REUSE - 1), 60, 61)).num_reused == 0
 
 
 def test_the_least_recently_used_makes_room() -> None:
     cache = Cache(8)
-    slots = Slots(cache, 75 * cache.bytes_per_token)  # of 20 + 5 tokens, or 3 x 20 kept
+    slots = Slots(cache, 75 * cache.bytes_per_token, ANYWHERE)  # of 20 + 5 tokens, or 3 x 20 kept
     starts = [0, 100, 200]
     for start in starts:
         slots.release(run(cache, slots, prompt(*range(start, start + 20))))
@@ -149,7 +151,7 @@ def _knows(slots: Slots, start: int) -> bool:
 
 def test_slots_and_memory_bound_what_runs() -> None:
     cache = Cache(2)
-    slots = Slots(cache, 40 * cache.bytes_per_token)
+    slots = Slots(cache, 40 * cache.bytes_per_token, ANYWHERE)
     alone = slots.acquire(prompt(*range(20)), 100)  # alone, it may have more than all
     assert alone is not None
     assert slots.acquire(prompt(50), 2) is None
@@ -158,16 +160,16 @@ def test_slots_and_memory_bound_what_runs() -> None:
     assert first is not None
     assert second is not None
     assert slots.acquire(prompt(3), 1) is None
-    fixed = Slots(Cache(3, grows=False), 0)  # a device's memory is taken at once
+    fixed = Slots(Cache(3, grows=False), 0, ANYWHERE)  # a device's memory is taken at once
     assert all(fixed.acquire(prompt(n), 50) is not None for n in range(3))
 
 
 def test_nothing_is_kept_where_it_is_not_wanted_or_not_valid() -> None:
     cache = Cache(2)
-    slots = Slots(cache, 10_000, keep=False)
+    slots = Slots(cache, 10_000, ANYWHERE, keep=False)
     slots.release(run(cache, slots, prompt(*range(20))))
     assert (len(slots), cache.tokens) == (0, [[], []])
-    slots = Slots(cache, 10_000)
+    slots = Slots(cache, 10_000, ANYWHERE)
     slots.release(run(cache, slots, prompt(*range(20))), valid=False)
     assert (len(slots), cache.tokens) == (0, [[], []])
 
@@ -178,7 +180,7 @@ def test_nothing_is_kept_where_it_is_not_wanted_or_not_valid() -> None:
 def test_what_is_reused_is_what_would_be_computed(num_slots: int, data: st.DataObject) -> None:
     """Random prompts of few kinds of token, started and ended in any order."""
     cache = Cache(num_slots)
-    slots = Slots(cache, 60 * cache.bytes_per_token)
+    slots = Slots(cache, 60 * cache.bytes_per_token, ANYWHERE)
     running: list[Lease] = []
     for _ in range(12):
         if running and data.draw(st.booleans()):

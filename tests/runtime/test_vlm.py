@@ -306,7 +306,8 @@ def test_conversation_equals_its_history_in_one_go(
     assert result.text == third.text
     assert result.usage.cached_tokens == 0
     assert third.usage == replace(result.usage, cached_tokens=third.usage.cached_tokens)
-    assert third.usage.cached_tokens >= second.usage.prompt_tokens
+    known = second.usage.prompt_tokens if vlm.engine.traits.invariant else 8  # the first picture
+    assert third.usage.cached_tokens >= known
 
 
 def test_abandoned_turn_is_not_remembered(vlm: VLM) -> None:

@@ -344,8 +344,8 @@ def test_metrics_move(server: Server, client: openai.OpenAI) -> None:
         'qwink_cache_bytes{cache="embeddings"}',
     )
     before = [server.metric(name) for name in names]
-    for question in ("Hi", "Hello"):
-        ask(client, user(image(77), question))
+    for turns in ((), ({"role": "system", "content": "Think."},), ()):
+        ask(client, *turns, user(image(77), "Hi"))
     after = [server.metric(name) for name in names]
     assert all(now > then for now, then in zip(after, before, strict=True)), (before, after)
     assert server.metric('qwink_stage_seconds_count{stage="encode"}') == before[1] + 1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from qwink.cache.embeddings import EmbeddingCache
 from qwink.engine.base import Chunk, Engine
+from qwink.runtime.chunks import Chunks
 from qwink.runtime.request import Outcome, Ticket, accept
 from qwink.runtime.slots import Slots, common_start
 from qwink.runtime.together import together_or_alone
@@ -32,13 +33,13 @@ class Prompts:
         cache: Any,
         embeddings: EmbeddingCache,
         slots: Slots,
-        chunk: int,
+        chunks: Chunks,
         tell: Tell,
     ) -> None:
         self.tickets: list[Ticket] = []
         self._engine, self._cache = engine, cache
         self._embeddings, self._slots = embeddings, slots
-        self._chunk, self._tell = chunk, tell
+        self._chunks, self._tell = chunks, tell
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a request gains from running together with the group.
@@ -155,7 +156,7 @@ class Prompts:
 
     def _next_chunk(self, ticket: Ticket) -> Chunk:
         prompt, start = ticket.prompt, ticket.num_prefilled
-        stop = min(start + self._chunk, len(prompt))
+        stop = self._chunks.stop(prompt, start)
         return Chunk(ticket.slot, prompt, ticket.encoded, start, stop)
 
     def _first_texts(self, through: list[tuple[Ticket, Float]]) -> list[Outcome]:

@@ -23,6 +23,7 @@ from qwink.cache.embeddings import EmbeddingCache
 from qwink.engine.base import Engine
 from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, Overloaded, QwinkError
 from qwink.runtime.answers import Answers
+from qwink.runtime.chunks import Chunks
 from qwink.runtime.prompts import Prompts
 from qwink.runtime.request import Listener, Request, Ticket
 from qwink.runtime.slots import Slots
@@ -67,11 +68,10 @@ class Scheduler:
         self.num_generated = 0  # tokens since the start
         self.error: BaseException | None = None  # what ended the engine thread
         self._cache = engine.open_cache(limits.max_running + engine.traits.spare_slots, context)
-        self.slots = Slots(self._cache, kv_bytes, keep=limits.keep_prompts)
+        chunks = Chunks(limits.prefill_chunk, anywhere=engine.traits.invariant)
+        self.slots = Slots(self._cache, kv_bytes, chunks, keep=limits.keep_prompts)
         self._answers = Answers(engine, self._cache)
-        self._prompts = Prompts(
-            engine, self._cache, embeddings, self.slots, limits.prefill_chunk, self._tell
-        )
+        self._prompts = Prompts(engine, self._cache, embeddings, self.slots, chunks, self._tell)
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._waiting: deque[Ticket] = deque()
         self._numbers = itertools.count()

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwink.engine.base import KVCache
+from qwink.runtime.chunks import Chunks
 from qwink.types import ImageSpan, Prompt
 
 logger = logging.getLogger(__name__)
@@ -59,9 +60,11 @@ class Slots:
     hold what is left of it, and the least recently used are emptied first.
     """
 
-    def __init__(self, cache: KVCache, max_bytes: int, *, keep: bool = True) -> None:
-        """`keep`: whether idle slots hold their prompts."""
-        self.max_bytes, self._cache, self._keep = max_bytes, cache, keep
+    def __init__(
+        self, cache: KVCache, max_bytes: int, chunks: Chunks, *, keep: bool = True
+    ) -> None:
+        """`chunks` says where a prompt may go on; `keep`: whether idle slots hold their prompts."""
+        self.max_bytes, self._cache, self._chunks, self._keep = max_bytes, cache, chunks, keep
         self.hits = self.misses = self.evictions = 0
         self._held: dict[int, _Held] = {}  # by slot; idle ones in the order of their last use
         self._reserved: dict[int, int] = {}  # tokens of each slot in use
@@ -138,6 +141,7 @@ class Slots:
             usable = min(shared, held.num_tokens)
             if usable == len(prompt) and (held.logits is None or usable < held.num_tokens):
                 usable -= 1  # the last token must run, to give logits
+            usable = self._chunks.usable(prompt, usable)
             if usable > longest:
                 best, longest = slot, usable
         return (best, longest) if longest >= MIN_REUSE else (None, 0)
