@@ -165,9 +165,7 @@ class Guess:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
 @pytest.mark.parametrize("wrong_every", [1, 2, 3, 1000])
-def test_drafts_change_nothing(
-    tokenizer: Tokenizer, wrong_every: int, temperature: float
-) -> None:
+def test_drafts_change_nothing(tokenizer: Tokenizer, wrong_every: int, temperature: float) -> None:
     """The model's logits depend on the last two tokens; drafts are right, wrong, or in between."""
     options: dict[str, Any] = {"temperature": temperature, "seed": 7, "max_tokens": 40}
 

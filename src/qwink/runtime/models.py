@@ -1,4 +1,4 @@
-"""Model references into loaded models: a name, an artifact, a checkpoint or a hub id."""
+"""Model references → loaded models. A reference is a name, a folder or a hub id."""
 
 from __future__ import annotations
 

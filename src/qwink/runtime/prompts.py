@@ -183,9 +183,7 @@ class Prompts:
 def _needed_images(ticket: Ticket) -> set[str]:
     """Keys of the images that tokens still to be run belong to."""
     return {
-        span.key
-        for span in ticket.prompt.images
-        if span.start + span.length > ticket.num_prefilled
+        span.key for span in ticket.prompt.images if span.start + span.length > ticket.num_prefilled
     }
 
 

@@ -1,4 +1,4 @@
-"""The façade: load a model, encode pictures, ask and stream. CLI, jobs and bench enter here."""
+"""The façade: encode pictures, ask and stream. CLI, server and lab enter here."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class VLM:
     ) -> None:
         """`context` limits prompt plus answer, in tokens; `store` keeps encoded images.
 
-        Raises OptionError if the model cannot take that many tokens, or the memory not hold them.
+        Raises OptionError if the model or the memory budget does not allow that many tokens.
         """
         most = model.engine.config.text.max_position_embeddings
         if context is not None and not 1 < context <= most:
@@ -199,7 +199,7 @@ class VLM:
                 if message.result is not None:
                     return
         finally:
-            ticket.cancel()  # whoever stops listening frees the slot
+            ticket.cancel()  # frees the slot when the caller stops listening
 
     def prepare(
         self,
