@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
@@ -170,10 +170,8 @@ def test_a_request_taken_while_the_engine_dies_ends(tiny_model: Model) -> None:
             thread.join()
         ended = 0
         for inbox in inboxes:
-            try:
+            with suppress(EngineStopped):
                 inbox.result()
-            except EngineStopped:
-                pass
             ended += 1
         assert ended + len(refused) == 200
         assert not vlm.scheduler.alive

@@ -38,7 +38,7 @@ class Answers:
             return np.split(logits, ends[:-1])
 
         start = time.perf_counter()
-        outcomes = together_or_alone(len(batch), run, "answers")
+        results = together_or_alone(len(batch), run, "answers")
         spent = time.perf_counter() - start
         for ticket in batch:
             ticket.watch.add("generate", spent)
