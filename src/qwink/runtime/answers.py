@@ -42,9 +42,7 @@ class Answers:
         spent = time.perf_counter() - start
         for ticket in batch:
             ticket.watch.add("generate", spent)
-        return [
-            (ticket, accept(ticket, rows)) for ticket, rows in zip(batch, outcomes, strict=True)
-        ]
+        return [(ticket, accept(ticket, rows)) for ticket, rows in zip(batch, results, strict=True)]
 
 
 def _new_tokens(ticket: Ticket, num_drafts: int) -> NewTokens:
