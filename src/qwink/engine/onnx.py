@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -20,20 +19,20 @@ from qwink.engine.onnx_text import Tokens, text_graph
 from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
 from qwink.model.artifact import Artifact
-from qwink.model.config import ModelConfig
 from qwink.model.rope import interpolate_positions, rope_table, vision_rope
 from qwink.model.weights import widen
 from qwink.types import EncodedImage, Grid, Patches
 
 Float = NDArray[np.float32]
 
+SPARE_SLOTS = 16
 MAX_KNOWN_GRIDS = 16  # position tables kept; 3 MB each for 448×448 px at the 2B's size
 
 
 class OnnxEngine:
     """Runs one artifact. `threads` is the number of threads of one computation."""
 
-    traits = Traits()
+    traits = Traits(spare_slots=SPARE_SLOTS)
 
     def __init__(self, artifact: Artifact, threads: int | None = None) -> None:
         """Raises ArtifactError when a graph does not load."""
@@ -75,6 +74,12 @@ class OnnxEngine:
     @property
     def name(self) -> str:
         return self._artifact.manifest.name
+
+    @property
+    def bytes_per_token(self) -> int:
+        text = self.config.text
+        values = 2 * text.num_layers * text.num_kv_heads * text.head_dim
+        return values * self._cache_type.itemsize
 
     @property
     def about(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Model references into loaded models: a name, an artifact, a checkpoint or a hub id."""
+"""Model references → loaded models. A reference is a name, a folder or a hub id."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from qwink.model.artifact import Artifact, is_artifact
 from qwink.model.config import load_config, load_generation_defaults
 from qwink.model.weights import fingerprint
 from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
+from qwink.runtime.memory import Memory
 from qwink.runtime.scheduler import Limits
-from qwink.runtime.vlm import VLM, CacheLimits, Model
+from qwink.runtime.vlm import VLM, Model
 from qwink.settings import Settings
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -38,7 +39,7 @@ def load(
     threads: int | None = None,
     context: int | None = None,
     limits: Limits | None = None,
-    caches: CacheLimits | None = None,
+    memory: Memory | None = None,
     store: Store | None = None,
     settings: Settings | None = None,
     report: Report = lambda _: None,
@@ -50,7 +51,7 @@ def load(
     "torch", or "auto": torch where there are a GPU and PyTorch. For onnx, `recipe` names how it
     computes (see `qwink.export.recipe`); for torch, `device` ("cuda:1"), `dtype` and `quantize`
     do. `threads` defaults to the physical cores, `context` limits prompt plus answer in tokens.
-    `limits` and `caches` bound what runs and is kept at once; `store` keeps encoded images beyond
+    `limits` and `memory` bound what runs and is kept at once; `store` keeps encoded images beyond
     this process.
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
     """
@@ -76,7 +77,7 @@ def load(
         ),
         context,
         limits,
-        caches,
+        memory,
         store,
     )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qwink.errors import OptionError
+from qwink.runtime.memory import Memory
 
 _SECRET = "api_keys"
 _BY_LINE = "warm"
@@ -57,9 +58,7 @@ class ServerOptions:
     body_timeout: float = 15.0  # and a second more for each 32 kB that came
     send_timeout: float = 60.0  # for a client to take what was sent
 
-    uploads_mb: int = 256
-    embeddings_mb: int = 256
-    prefixes_mb: int = 1024
+    memory_mb: int | None = None  # keys and values, encoded images, uploads; by default a quarter
     disk_cache: bool = True
     cache_dir: Path | None = None
     disk_cache_mb: int = 4096
@@ -71,15 +70,15 @@ class ServerOptions:
             "max_running",
             "max_waiting",
             "max_body_mb",
+            "memory_mb",
             "disk_cache_mb",
         )
         for name in counts:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}; it must be 1 or more")
-        for name in ("uploads_mb", "embeddings_mb", "prefixes_mb", "grace"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.grace < 0:
+            raise OptionError(f"grace is {self.grace}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be above 0")
@@ -102,6 +101,11 @@ class ServerOptions:
             else:
                 lines.append(f"{option.name} = {_toml(value)}")
         return "\n".join(lines) + "\n"
+
+
+def memory_of(options: ServerOptions) -> Memory:
+    """The budget that the options give, divided."""
+    return Memory.divide(options.memory_mb << 20) if options.memory_mb else Memory.default()
 
 
 def resolve(
