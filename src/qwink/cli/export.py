@@ -35,8 +35,8 @@ def export(
     layout: Annotated[
         LayoutName | None,
         typer.Option(
-            help="Which operators compute: native, qwink's own, for x86-64 processors with AVX2, or "
-            "onnxruntime, for all; by default native if it runs here. Only with --out."
+            help="Which operators compute: native, qwink's own, for x86-64 processors with AVX2; "
+            "onnxruntime, for all processors. By default native if it runs here. Only with --out."
         ),
     ] = None,
     force: Annotated[
@@ -66,9 +66,7 @@ def export(
         raise ArtifactError(f"{source}: an artifact already; give the checkpoint it was made from")
     chosen = get_recipe(recipe or settings.recipe)
     if layout is not None and out is None:
-        raise OptionError(
-            "--layout needs --out; the cache holds the fastest layout of this machine"
-        )
+        raise OptionError("--layout needs --out; the cache holds the fastest layout")
     target = out if out is not None else artifact_folder(source, chosen, settings)
     if target.exists() and not force:
         raise ArtifactError(

@@ -1,7 +1,7 @@
 """Linear layers: the only module that chooses the operator for a product.
 
-ONNX Runtime's operators run everywhere. Ours (`qwink.native`) also compute the norm before a product
-and the bias, activation and residual after it, in the same pass over memory.
+ONNX Runtime's operators run everywhere. Ours (`qwink.native`) also compute the norm before a
+product and the bias, activation and residual after it, in the same pass over memory.
 """
 
 from __future__ import annotations

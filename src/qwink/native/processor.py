@@ -10,6 +10,7 @@ FEATURES = (
     *("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8", "amx_bf16"),
     *("asimddp", "i8mm", "bf16", "sve"),
 )
+CPUINFO = Path("/proc/cpuinfo")
 X86_64 = ("x86_64", "AMD64")
 
 
@@ -21,7 +22,7 @@ def is_x86_64() -> bool:
 def features() -> tuple[str, ...]:
     """Those of FEATURES that this processor has; none where the system does not say."""
     try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        lines = CPUINFO.read_text("utf-8").splitlines()
     except OSError:
         return ()
     pairs = (line.partition(":") for line in lines)
