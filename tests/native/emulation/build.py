@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -21,12 +22,14 @@ NATIVE = HERE.parents[2] / FOLDER
 # -O2, because GCC takes three times as long to compile the emulated vectors with -O3.
 EMULATION = ("-O2", "-march=x86-64-v3", "-ffp-contract=off", "-Wno-psabi", "-DQWINK_EMULATE")
 
+SELFTEST = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+
 # What asks the processor; `state.c` answers instead.
 REPLACED = ("cpu.c",)
 
 # Intrinsics that a processor with AVX2 does not run.
 BEYOND_AVX2 = re.compile(
-    r"\b_(?:mm512_\w+|mm\d*_mask\w+|mm\d*_dp(?:bu|bs|ws|bf)\w+|mm\d*_cvtne\w+|tile_\w+)(?=\s*\()"
+    r"\b_(?:mm512_\w+|mm\d*_maskz?_\w+|mm\d*_dp(?:bu|bs|ws|bf)\w+|mm\d*_cvtne\w+|tile_\w+)(?=\s*\()"
 )
 EMULATED = re.compile(r"\bemu(_(?:mm\d*|tile)_\w+)(?=\()")
 
@@ -86,6 +89,13 @@ def build(folder: Path) -> Path:
     library = folder / "emulated.so"
     run([*command, *objects, "-o", str(library)])
     return library
+
+
+def build_selftest(folder: Path) -> Path:
+    """The program that compares emulated intrinsics with those of AVX2, made in `folder`."""
+    program = folder / "selftest"
+    run([*compiler(), *SELFTEST, *EMULATION, str(HERE / "selftest.c"), "-o", str(program), "-lm"])
+    return program
 
 
 def run(command: list[str]) -> str:

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+_Thread_local struct emu_tiles emu_tiles;
+
 enum { ROUNDS = 400 };
 
 static int failures;
@@ -34,9 +36,11 @@ static union emu512 integers(void) {
 }
 
 static union emu512 floats(void) {
-  static const float special[] = {0,     -0.0f,     1,        -1,    0.5f,  1.5f,  2.5f,     -2.5f,
-                                  1e-40f, -1e-45f,   INFINITY, -INFINITY, NAN,  3e38f, 2147483648.0f,
-                                  -3e9f, 65504.0f,  65519.9f, 65520.0f,  6e-8f, 3e-8f, 8388609.5f};
+  static const float special[] = {
+      0,        -0.0f,      1,         -1,        0.5f, 1.5f,       2.5f,          -2.5f,
+      1e-40f,   -1e-45f,    INFINITY,  -INFINITY, NAN,  3e38f,      2147483648.0f, -3e9f,
+      65504.0f, 65519.9f,   65520.0f,  2049,      2051, 0x1.8p-24f, 0x1p-25f,      0x1.4p-22f,
+      3e-8f,    8388609.5f, 0x1.01p0f, 0x1.03p0f};
   union emu512 r = integers();  // any bits
   for (int i = 0; i < 16; i++) {
     const uint64_t kind = noise() % 4;
@@ -61,32 +65,30 @@ static int same_float(float a, float b) {
 static int same(const void *a, const void *b, size_t bytes) { return !memcmp(a, b, bytes); }
 
 // An AVX2 intrinsic for each half of the vectors.
-#define FLOATS(name, wide, ...)                                               \
-  do {                                                                        \
-    union emu512 expected;                                                    \
-    for (int h = 0; h < 2; h++) expected.half_ps[h] = __VA_ARGS__;            \
-    check(same_floats(wide, expected.ps), name);                              \
+#define FLOATS(name, wide, ...)                                    \
+  do {                                                             \
+    union emu512 expected;                                         \
+    for (int h = 0; h < 2; h++) expected.half_ps[h] = __VA_ARGS__; \
+    check(same_floats(wide, expected.ps), name);                   \
   } while (0)
-#define INTEGERS(name, wide, ...)                                             \
-  do {                                                                        \
-    union emu512 expected;                                                    \
-    for (int h = 0; h < 2; h++) expected.half[h] = __VA_ARGS__;               \
-    const __m512i found = wide;                                               \
-    check(same(&found, &expected, 64), name);                                 \
+#define INTEGERS(name, wide, ...)                               \
+  do {                                                          \
+    union emu512 expected;                                      \
+    for (int h = 0; h < 2; h++) expected.half[h] = __VA_ARGS__; \
+    const __m512i found = wide;                                 \
+    check(same(&found, &expected, 64), name);                   \
   } while (0)
-#define FLOATS1(op) \
-  FLOATS(#op, emu_mm512_##op(a.ps), _mm256_##op(a.half_ps[h]))
-#define FLOATS2(op) \
-  FLOATS(#op, emu_mm512_##op(a.ps, b.ps), _mm256_##op(a.half_ps[h], b.half_ps[h]))
-#define FLOATS3(op)                                \
-  FLOATS(#op, emu_mm512_##op(a.ps, b.ps, c.ps),    \
+#define FLOATS1(op) FLOATS(#op, emu_mm512_##op(a.ps), _mm256_##op(a.half_ps[h]))
+#define FLOATS2(op) FLOATS(#op, emu_mm512_##op(a.ps, b.ps), _mm256_##op(a.half_ps[h], b.half_ps[h]))
+#define FLOATS3(op)                             \
+  FLOATS(#op, emu_mm512_##op(a.ps, b.ps, c.ps), \
          _mm256_##op(a.half_ps[h], b.half_ps[h], c.half_ps[h]))
 #define INTEGERS1(op) INTEGERS(#op, emu_mm512_##op(x.si), _mm256_##op(x.half[h]))
-#define INTEGERS2(op) \
-  INTEGERS(#op, emu_mm512_##op(x.si, y.si), _mm256_##op(x.half[h], y.half[h]))
-#define BITS2(op) INTEGERS(#op, emu_mm512_##op##512(x.si, y.si), _mm256_##op##256(x.half[h], y.half[h]))
-#define SHIFT(op)                                                              \
-  for (int n = 0; n < 70; n++)                                                 \
+#define INTEGERS2(op) INTEGERS(#op, emu_mm512_##op(x.si, y.si), _mm256_##op(x.half[h], y.half[h]))
+#define BITS2(op) \
+  INTEGERS(#op, emu_mm512_##op##512(x.si, y.si), _mm256_##op##256(x.half[h], y.half[h]))
+#define SHIFT(op)              \
+  for (int n = 0; n < 70; n++) \
   INTEGERS(#op, emu_mm512_##op(x.si, (unsigned)n), _mm256_##op(x.half[h], n))
 
 static void arithmetic(void) {
@@ -110,12 +112,11 @@ static void arithmetic(void) {
   FLOATS3(fmsub_ps);
   FLOATS3(fnmadd_ps);
   FLOATS3(fnmsub_ps);
-  FLOATS("abs_ps", emu_mm512_abs_ps(a.ps),
-         _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.half_ps[h]));
+  FLOATS("abs_ps", emu_mm512_abs_ps(a.ps), _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.half_ps[h]));
   FLOATS("cvtepi32_ps", emu_mm512_cvtepi32_ps(x.si), _mm256_cvtepi32_ps(x.half[h]));
   INTEGERS("cvtps_epi32", emu_mm512_cvtps_epi32(a.ps), _mm256_cvtps_epi32(a.half_ps[h]));
   INTEGERS("cvttps_epi32", emu_mm512_cvttps_epi32(a.ps), _mm256_cvttps_epi32(a.half_ps[h]));
-#define ROUND(mode)                                                 \
+#define ROUND(mode)                                                   \
   FLOATS("roundscale_ps " #mode, emu_mm512_roundscale_ps(a.ps, mode), \
          _mm256_round_ps(a.half_ps[h], mode))
   ROUND(0);
@@ -183,13 +184,13 @@ static void arithmetic(void) {
 static void conversions(void) {
   const union emu512 a = floats(), x = integers();
   FLOATS("cvtph_ps", emu_mm512_cvtph_ps(x.half[0]), _mm256_cvtph_ps(x.quarter[h]));
-#define TO_HALF(mode)                                                   \
-  do {                                                                  \
-    const union emu256 found = {.si = emu_mm512_cvtps_ph(a.ps, mode)};  \
-    for (int h = 0; h < 2; h++) {                                       \
-      const __m128i expected = _mm256_cvtps_ph(a.half_ps[h], mode);     \
-      check(same(&found.half[h], &expected, 16), "cvtps_ph " #mode);    \
-    }                                                                   \
+#define TO_HALF(mode)                                                  \
+  do {                                                                 \
+    const union emu256 found = {.si = emu_mm512_cvtps_ph(a.ps, mode)}; \
+    for (int h = 0; h < 2; h++) {                                      \
+      const __m128i expected = _mm256_cvtps_ph(a.half_ps[h], mode);    \
+      check(same(&found.half[h], &expected, 16), "cvtps_ph " #mode);   \
+    }                                                                  \
   } while (0)
   TO_HALF(0);
   TO_HALF(1);
@@ -212,7 +213,9 @@ static void conversions(void) {
   for (int i = 0; i < 16; i++) {
     check(low.u8[i] == (x.u32[i] & 255), "cvtepi32_epi8");
     check(words.u16[i] == (x.u32[i] & 65535), "cvtepi32_epi16");
-    check(clamped.i8[i] == (x.i32[i] < -128 ? -128 : x.i32[i] > 127 ? 127 : x.i32[i]),
+    check(clamped.i8[i] == (x.i32[i] < -128  ? -128
+                            : x.i32[i] > 127 ? 127
+                                             : x.i32[i]),
           "cvtsepi32_epi8");
   }
   const union emu256 brain = {.si = (__m256i)emu_mm512_cvtneps_pbh(a.ps)};
@@ -253,30 +256,29 @@ static void functions(void) {
     }
     if (fabsf(x) > 1e-37f && fabsf(x) < 1e37f) {
       check(fabs((double)inverse.f[i] * (double)x - 1) < 0x1p-14, "rcp14_ps");
-      if (x > 0)
-        check(fabs((double)root.f[i] * sqrt((double)x) - 1) < 0x1p-14, "rsqrt14_ps");
+      if (x > 0) check(fabs((double)root.f[i] * sqrt((double)x) - 1) < 0x1p-14, "rsqrt14_ps");
     }
     if (fabsf(x) < 1e6f)
       check(same_float(eighths.f[i], (float)(rint(8 * (double)x) / 8)), "roundscale_ps 1/8");
   }
   // In the order of GCC's intrinsics.
-#define REDUCED(op)                                                             \
-  do {                                                                          \
-    const __m256 half = _mm256_##op(a.half_ps[1], a.half_ps[0]);                \
-    const union emu256 h = {.ps = half};                                        \
-    const __m128 quarter = _mm_##op(h.half_ps[1], h.half_ps[0]);                \
-    const __m128 two = _mm_##op(quarter, _mm_movehl_ps(quarter, quarter));      \
-    const __m128 one = _mm_##op(two, _mm_shuffle_ps(two, two, 1));              \
-    check(same_float(emu_mm512_reduce_##op(a.ps), one[0]), "reduce_" #op);      \
+#define REDUCED(op)                                                        \
+  do {                                                                     \
+    const __m256 half = _mm256_##op(a.half_ps[1], a.half_ps[0]);           \
+    const union emu256 h = {.ps = half};                                   \
+    const __m128 quarter = _mm_##op(h.half_ps[1], h.half_ps[0]);           \
+    const __m128 two = _mm_##op(quarter, _mm_movehl_ps(quarter, quarter)); \
+    const __m128 one = _mm_##op(two, _mm_shuffle_ps(two, two, 1));         \
+    check(same_float(emu_mm512_reduce_##op(a.ps), one[0]), "reduce_" #op); \
   } while (0)
   REDUCED(add_ps);
   REDUCED(mul_ps);
   REDUCED(max_ps);
   REDUCED(min_ps);
-#define COMPARED(p)                                                                             \
-  check(emu_mm512_cmp_ps_mask(a.ps, b.ps, p) ==                                                 \
-            (_mm256_movemask_ps(_mm256_cmp_ps(a.half_ps[0], b.half_ps[0], p)) |                 \
-             _mm256_movemask_ps(_mm256_cmp_ps(a.half_ps[1], b.half_ps[1], p)) << 8),            \
+#define COMPARED(p)                                                                  \
+  check(emu_mm512_cmp_ps_mask(a.ps, b.ps, p) ==                                      \
+            (_mm256_movemask_ps(_mm256_cmp_ps(a.half_ps[0], b.half_ps[0], p)) |      \
+             _mm256_movemask_ps(_mm256_cmp_ps(a.half_ps[1], b.half_ps[1], p)) << 8), \
         "cmp_ps_mask " #p)
 #define COMPARED4(p) COMPARED(p), COMPARED(p + 1), COMPARED(p + 2), COMPARED(p + 3)
   COMPARED4(0), COMPARED4(4), COMPARED4(8), COMPARED4(12);
@@ -286,19 +288,19 @@ static void functions(void) {
 static void masks_and_lanes(void) {
   const union emu512 x = integers(), y = integers(), at = integers();
   const uint64_t m = noise();
-#define MASKED(suffix, N, member)                                                            \
-  do {                                                                                       \
+#define MASKED(suffix, N, member)                                                                 \
+  do {                                                                                            \
     const union emu512 r = {.si = emu_mm512_mask_add_##suffix(y.si, (__mmask##N)m, x.si, at.si)}; \
-    const union emu512 z = {.si = emu_mm512_maskz_add_##suffix((__mmask##N)m, x.si, at.si)}; \
-    const union emu512 whole = {.si = emu_mm512_add_##suffix(x.si, at.si)};                  \
-    const uint64_t equal = (uint64_t)emu_mm512_cmpeq_##suffix##_mask(x.si, y.si);            \
-    const uint64_t above = (uint64_t)emu_mm512_cmpgt_##suffix##_mask(x.si, y.si);            \
-    for (int i = 0; i < N; i++) {                                                            \
-      check(r.member[i] == (m >> i & 1 ? whole : y).member[i], "mask_add_" #suffix);         \
-      check(z.member[i] == (m >> i & 1 ? whole.member[i] : 0), "maskz_add_" #suffix);        \
-      check((equal >> i & 1) == (x.member[i] == y.member[i]), "cmpeq_" #suffix);             \
-      check((above >> i & 1) == (x.member[i] > y.member[i]), "cmpgt_" #suffix);              \
-    }                                                                                        \
+    const union emu512 z = {.si = emu_mm512_maskz_add_##suffix((__mmask##N)m, x.si, at.si)};      \
+    const union emu512 whole = {.si = emu_mm512_add_##suffix(x.si, at.si)};                       \
+    const uint64_t equal = (uint64_t)emu_mm512_cmpeq_##suffix##_mask(x.si, y.si);                 \
+    const uint64_t above = (uint64_t)emu_mm512_cmpgt_##suffix##_mask(x.si, y.si);                 \
+    for (int i = 0; i < N; i++) {                                                                 \
+      check(r.member[i] == (m >> i & 1 ? whole : y).member[i], "mask_add_" #suffix);              \
+      check(z.member[i] == (m >> i & 1 ? whole.member[i] : 0), "maskz_add_" #suffix);             \
+      check((equal >> i & 1) == (x.member[i] == y.member[i]), "cmpeq_" #suffix);                  \
+      check((above >> i & 1) == (x.member[i] > y.member[i]), "cmpgt_" #suffix);                   \
+    }                                                                                             \
   } while (0)
   MASKED(epi8, 64, i8);
   MASKED(epi16, 32, i16);
@@ -327,15 +329,17 @@ static void masks_and_lanes(void) {
 static void products(void) {
   const union emu512 x = integers(), y = integers(), z = integers();
   // Bytes as 16-bit integers, whose products and sums of pairs do not overflow 32 bits.
-#define BYTES(h, q)                                                                              \
-  _mm256_madd_epi16(_mm256_cvtepu8_epi16(x.quarter[2 * h + q]), _mm256_cvtepi8_epi16(y.quarter[2 * h + q]))
+#define BYTES(h, q)                                             \
+  _mm256_madd_epi16(_mm256_cvtepu8_epi16(x.quarter[2 * h + q]), \
+                    _mm256_cvtepi8_epi16(y.quarter[2 * h + q]))
   // hadd gives the sums of four bytes, two lanes of each input side by side: put them in order.
-#define DOT(h) \
-  _mm256_add_epi32(z.half[h], _mm256_permute4x64_epi64(_mm256_hadd_epi32(BYTES(h, 0), BYTES(h, 1)), 0xd8))
+#define DOT(h)                \
+  _mm256_add_epi32(z.half[h], \
+                   _mm256_permute4x64_epi64(_mm256_hadd_epi32(BYTES(h, 0), BYTES(h, 1)), 0xd8))
   INTEGERS("dpbusd_epi32", emu_mm512_dpbusd_epi32(z.si, x.si, y.si), DOT(h));
   INTEGERS("_mm256_dpbusd_avx_epi32",
-           emu_mm512_inserti64x4(emu_mm512_castsi256_si512(emu_mm256_dpbusd_avx_epi32(
-                                     z.half[0], x.half[0], y.half[0])),
+           emu_mm512_inserti64x4(emu_mm512_castsi256_si512(
+                                     emu_mm256_dpbusd_avx_epi32(z.half[0], x.half[0], y.half[0])),
                                  emu_mm256_dpbusd_avx_epi32(z.half[1], x.half[1], y.half[1]), 1),
            DOT(h));
   INTEGERS("dpwssd_epi32", emu_mm512_dpwssd_epi32(z.si, x.si, y.si),
@@ -379,8 +383,8 @@ static void tiles(void) {
   // Row 0: products of 1 vanish beside 2^24 where they are added to it one by one.
   for (int i = 0; i < 32; i++) {
     u[0][i] = emu_to_bf16(1);
-    v[i / 2][i % 2] = emu_to_bf16(i == 0 ? 0x1p24f : i % 2 ? 0 : 1);          // even, so column 0
-    v[i / 2][2 + i % 2] = emu_to_bf16(i == 0 ? 0x1p24f : i % 2 ? 1 : 0);      // odd: 16 is kept
+    v[i / 2][i % 2] = emu_to_bf16(i == 0 ? 0x1p24f : i % 2 ? 0 : 1);      // even, so column 0
+    v[i / 2][2 + i % 2] = emu_to_bf16(i == 0 ? 0x1p24f : i % 2 ? 1 : 0);  // odd: 16 is kept
     v[i / 2][4 + i % 2] = emu_to_bf16(i == 0 ? -0x1p24f : i == 30 ? 0.25f : 0);
     v[i / 2][6 + i % 2] = 1;  // denormal
   }
