@@ -92,6 +92,7 @@ EMU __m512i emu_mm512_broadcastd_epi32(__m128i a) {
   EMU_UNPACK(unpacklo_##suffix, R, view, member, N, per, 0) \
   EMU_UNPACK(unpackhi_##suffix, R, view, member, N, per, 1)
 EMU_UNPACKS(ps, __m512, ps, u32, 16, 4)
+EMU_UNPACKS(pd, __m512d, pd, u64, 8, 2)
 EMU_UNPACKS(epi8, __m512i, si, u8, 64, 16)
 EMU_UNPACKS(epi16, __m512i, si, u16, 32, 8)
 EMU_UNPACKS(epi32, __m512i, si, u32, 16, 4)

@@ -1,6 +1,10 @@
-// What the emulated instructions keep, and the answer to which instructions there are: all.
-#include "../../../src/qwink/native/kernels.h"
+// What the emulated kernels keep, and what they are told of the processor: all is supported.
+// It replaces the sets' files `cpu.c`.
+#include "../../../src/qwink/native/amx/set.h"
+#include "../../../src/qwink/native/avx512/set.h"
+#include "amx.h"
 
 _Thread_local struct emu_tiles emu_tiles;
 
-enum level cpu_level(void) { return LEVEL_AMX; }
+bool avx512_supported(void) { return true; }
+bool amx_supported(void) { return true; }
