@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.native.emulation import build as emulation
+from tests.native.nodes import supported
 
 pytestmark = pytest.mark.skipif(emulation.why_not() is not None, reason=str(emulation.why_not()))
 
@@ -30,6 +32,13 @@ def test_an_intrinsic_that_is_not_emulated_is_named(
     monkeypatch.setattr(emulation, "NATIVE", tmp_path)
     with pytest.raises(RuntimeError, match=r"define in .*: emu_mm512_unheard_of$"):
         emulation.build(tmp_path)
+
+
+def test_the_emulated_library_runs_every_set_of_kernels(emulated_library: Path) -> None:
+    dispatch = (emulation.NATIVE / "dispatch.c").read_text()
+    listed = re.findall(r"^ *&kernels_(\w+),", dispatch, re.MULTILINE)
+    assert {"amx", "avx512"} <= set(listed)
+    assert supported(emulated_library) == listed
 
 
 def test_the_emulated_library_has_no_instruction_beyond_avx2(emulated_library: Path) -> None:
