@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +23,18 @@ def emulated_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("emulated"))
 
 
+@pytest.fixture(scope="session")
+def compiled_library() -> Path:
+    """The kernels for this processor; those that `make sanitize` compiled, where it runs."""
+    return Path(os.environ.get("QWINK_TEST_LIBRARY", native.LIBRARY))
+
+
 @pytest.fixture(params=SETS)
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def library(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, compiled_library: Path
+) -> Iterator[Path]:
     """A library that uses one set of kernels: compiled where the processor runs it, or emulated."""
-    path = native.LIBRARY
+    path = compiled_library
     if request.param not in supported(path):
         path = request.getfixturevalue("emulated_library")
         if request.param not in supported(path):
@@ -34,3 +43,12 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(native, "LIBRARY", path)
     yield path
     assert choose(path, None)
+
+
+@pytest.fixture
+def any_library(request: pytest.FixtureRequest, compiled_library: Path) -> Path:
+    """For what does not depend on the set: the fastest that this processor runs, or emulation."""
+    if supported(compiled_library):
+        return compiled_library
+    path: Path = request.getfixturevalue("emulated_library")
+    return path

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from hatch_build import FLAGS, FOLDER
 
+# The environment variable with more flags for the compiler: see `tests/native/sanitize.py`.
+EXTRA_FLAGS = "QWINK_TEST_FLAGS"
+
 HERE = Path(__file__).parent
 HEADER = HERE / "avx512.h"
 NATIVE = HERE.parents[2] / FOLDER
@@ -24,7 +27,7 @@ EMULATION = ("-O2", "-march=x86-64-v3", "-ffp-contract=off", "-Wno-psabi", "-DQW
 
 SELFTEST = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
-# What asks the processor; `state.c` answers instead.
+# What asks the processor, in each set's folder; `state.c` answers instead.
 REPLACED = ("cpu.c",)
 
 # Intrinsics that a processor with AVX2 does not run.
@@ -36,6 +39,16 @@ EMULATED = re.compile(r"\bemu(_(?:mm\d*|tile)_\w+)(?=\()")
 
 def compiler() -> list[str]:
     return shlex.split(os.environ.get("CC", "cc"))
+
+
+def extra_flags() -> list[str]:
+    return shlex.split(os.environ.get(EXTRA_FLAGS, ""))
+
+
+def compile_native(library: Path) -> None:
+    """The kernels for this processor, as hatch_build.py compiles them. RuntimeError: it failed."""
+    sources = sorted(map(str, NATIVE.rglob("*.c")))
+    run([*compiler(), *FLAGS, *extra_flags(), *sources, "-o", str(library)])
 
 
 def why_not() -> str | None:
@@ -73,7 +86,7 @@ def build(folder: Path) -> Path:
     lines = (f"#undef {name}\n#define {name} emu{name}\n" for name in emulated_intrinsics())
     redirect.write_text("#pragma once\n" + "".join(lines))
     sources = [path for path in NATIVE.rglob("*.c") if path.name not in REPLACED]
-    command = [*compiler(), *FLAGS, *EMULATION]
+    command = [*compiler(), *FLAGS, *EMULATION, *extra_flags()]
     headers = ["-include", str(HEADER), "-include", str(redirect)]
 
     def compile_one(numbered: tuple[int, Path]) -> str:
