@@ -82,17 +82,18 @@ def build(folder: Path) -> Path:
     """
     if missing := missing_intrinsics():
         raise RuntimeError(f"define in {HERE}: emu" + ", emu".join(sorted(missing)))
-    redirect = folder / "redirect.h"
-    lines = (f"#undef {name}\n#define {name} emu{name}\n" for name in emulated_intrinsics())
-    redirect.write_text("#pragma once\n" + "".join(lines))
-    sources = [path for path in NATIVE.rglob("*.c") if path.name not in REPLACED]
     command = [*compiler(), *FLAGS, *EMULATION, *extra_flags()]
-    headers = ["-include", str(HEADER), "-include", str(redirect)]
+    # Precompiled, because the headers take as long to read as most kernels take to compile.
+    header = folder / "emulation.h"
+    lines = (f"#undef {name}\n#define {name} emu{name}\n" for name in emulated_intrinsics())
+    header.write_text(f'#include "{HEADER}"\n' + "".join(lines))
+    run([*command, "-x", "c-header", str(header), "-o", f"{header}.gch"])
+    sources = [path for path in NATIVE.rglob("*.c") if path.name not in REPLACED]
 
     def compile_one(numbered: tuple[int, Path]) -> str:
         number, source = numbered
         made = folder / f"{number}.o"
-        run([*command, *headers, "-c", str(source), "-o", str(made)])
+        run([*command, "-include", str(header), "-c", str(source), "-o", str(made)])
         return str(made)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
