@@ -44,7 +44,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         if shutil.which(compiler[0]) is None:
             self.app.display_warning("no C compiler: qwink uses ONNX Runtime's operators alone")
             return
-        sources = sorted(map(str, library.parent.glob("*.c")))
+        sources = sorted(map(str, library.parent.glob("**/*.c")))
         command = [*compiler, *FLAGS, *sources, "-o", str(library)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:

@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
 
+from qwink import native
 from qwink.export.graph import NATIVE, Graph, WeightFile
 from qwink.export.linear import Activation, Norm, gated, linear, native_attributes
 from qwink.export.pack import PANEL
@@ -18,15 +19,13 @@ from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_c
 from qwink.export.recipe import W8A8, nbits
 from qwink.export.stream import Stream
 from qwink.model.rope import vision_rope
-from qwink.native import LIBRARY, Kernels, best_kernels, runs
+from qwink.native import Kernels, runs
 from qwink.types import Grid
 
 Float = NDArray[np.float32]
 Build = Callable[[Graph], str]
 
-pytestmark = pytest.mark.skipif(
-    best_kernels() == "onnxruntime", reason="this processor does not run our kernels"
-)
+pytestmark = pytest.mark.usefixtures("library")
 OURS: tuple[Kernels, ...] = ("amx", "vnni")
 RNG = np.random.default_rng(0)
 
@@ -49,7 +48,7 @@ def load(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> ort.Inf
     file.close()
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    options.register_custom_ops_library(str(LIBRARY))
+    options.register_custom_ops_library(str(native.LIBRARY))
     return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 

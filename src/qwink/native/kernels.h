@@ -14,9 +14,10 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum {
-  PANEL = 32,  // columns side by side
-  TILE = 16,   // rows of a tile
-  CHUNK = 64,  // bytes of a tile's row
+  PANEL = 32,           // columns side by side
+  TILE = 16,            // rows of a tile
+  CHUNK = 64,           // bytes of a tile's row
+  MAX_DEPTH = 1 << 16,  // of a product: sums of 2^16 times 255 * 128 still fit in 32 bits
 };
 
 // How the floats of a matrix lie: element (r, c) is at r * row + c / 32 * group + c % 32.

@@ -1,6 +1,6 @@
 // Products of rows and 4-bit weights, for one token or a few: a stream of weights from memory.
-#include "kernels.h"
-#include "math512.h"
+#include "math.h"
+#include "set.h"
 
 // Weights are asked for well ahead, in two steps: from memory to the second-level cache, and on to
 // the first. The processor's own prefetcher stops at every page and starts too late.
@@ -59,7 +59,7 @@ AVX512 static void times_rows(const struct product4 *p, int64_t tile, int64_t m,
   }
 }
 
-AVX512 void product4_tiles(const struct product4 *p, int64_t start, int64_t stop) {
+AVX512 void avx512_product4(const struct product4 *p, int64_t start, int64_t stop) {
   const int64_t run = p->activation == ACT_SWIGLU ? 2 : 1;  // a tile of gates, then one of ups
   for (int64_t tile = start; tile < stop; tile++) {
     const __mmask16 mask = lanes(tile * TILE, p->num_outputs);

@@ -1,6 +1,6 @@
-// Activations to bytes, with the norm before it in the same pass over the row.
-#include "kernels.h"
-#include "math512.h"
+// Activations to unsigned bytes with zero point 128, with the norm before it in the same pass.
+#include "math.h"
+#include "set.h"
 
 #include <math.h>
 #include <string.h>
@@ -67,7 +67,7 @@ AVX512 static void measure(struct rows *r) {
   }
 }
 
-AVX512 void quantize_tile(const struct quantize *q, int64_t tile) {
+AVX512 void avx512_quantize_tile(const struct quantize *q, int64_t tile) {
   const int64_t first = tile * TILE, depth = round_up(q->num_columns, CHUNK);
   struct rows r = {.q = q, .x = q->x + first * q->layout.row};
   r.count = q->num_rows - first < TILE ? q->num_rows - first : TILE;
@@ -106,8 +106,8 @@ AVX512 void quantize_tile(const struct quantize *q, int64_t tile) {
   }
 }
 
-AVX512 void rms_norm(const float *x, const float *gamma, float epsilon, int64_t num_columns,
-                     float *out) {
+AVX512 void avx512_rms_norm(const float *x, const float *gamma, float epsilon, int64_t num_columns,
+                            float *out) {
   __m512 square = _mm512_setzero_ps();
   for (int64_t k = 0; k < num_columns; k += 16) {
     const __m512 v = _mm512_maskz_loadu_ps(lanes(k, num_columns), x + k);
@@ -122,7 +122,8 @@ AVX512 void rms_norm(const float *x, const float *gamma, float epsilon, int64_t 
   }
 }
 
-AVX512 void quantize4(const float *x, int64_t num_columns, struct block4 *out, int64_t stride) {
+AVX512 void avx512_quantize4(const float *x, int64_t num_columns, struct block4 *out,
+                             int64_t stride) {
   for (int64_t k = 0; k < num_columns; k += BLOCK4, out += stride) {
     const __m512 a = _mm512_loadu_ps(x + k), b = _mm512_loadu_ps(x + k + 16);
     const __m512 size = _mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b));

@@ -1,6 +1,8 @@
 // AMX: eight tiles of 16 rows of 64 bytes, as every kernel here uses them.
 #pragma once
-#include "kernels.h"
+#include "../kernels.h"
+
+#include <immintrin.h>
 
 struct tile_config {
   uint8_t palette, start_row, reserved[14];

@@ -1,7 +1,8 @@
 // 4-bit weights as 8-bit panels, made as they are needed: for prompts, where arithmetic counts and
 // not memory. Each block's sixteen values are rounded to the column's int8 scale, which costs
 // about as much accuracy as int8 weights have in the first place.
-#include "kernels.h"
+#include "math.h"
+#include "set.h"
 
 #include <string.h>
 
@@ -52,8 +53,8 @@ AVX512 static void unpack_tile(const struct product4 *p, int64_t tile, int8_t *v
   _mm512_storeu_si512(sum, total);
 }
 
-void unpack4_panel(const struct product4 *p, int64_t panel, int8_t *values, float *scale,
-                   int32_t *sum) {
+void avx512_unpack4(const struct product4 *p, int64_t panel, int8_t *values, float *scale,
+                    int32_t *sum) {
   const int64_t num_tiles = round_up(p->num_outputs, TILE) / TILE;
   const int64_t last = p->activation == ACT_SWIGLU ? 2 * num_tiles : num_tiles;
   for (int64_t half = 0; half < 2; half++) {
