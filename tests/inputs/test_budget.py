@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 
 import numpy as np
 import pytest
@@ -111,14 +110,11 @@ def test_photos_noise_and_shapes_are_no_text(pixels: Array) -> None:
     assert text_detail(pixels) < TEXT_DETAIL_THRESHOLD / 2
 
 
-def test_text_detail_is_quick() -> None:
+def test_text_detail_looks_at_some_samples_of_a_large_picture() -> None:
     pixels = written(4000, 3000, 40)
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        text_detail(pixels)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.1  # measured: 3 ms; the rest is for busy machines
+    others = np.random.default_rng(0).integers(0, 256, pixels.shape, np.uint8)
+    others[::6, ::6] = pixels[::6, ::6]  # 0.33 million samples
+    assert text_detail(others) == text_detail(pixels)
 
 
 # --- choose_budget
