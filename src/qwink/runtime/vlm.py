@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import Any
 
-from qwink.cache.embeddings import EmbeddingCache, Store
+from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.cache.prefix import PrefixCache
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
@@ -78,11 +78,15 @@ class VLM:
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
         caches = caches or CacheLimits()
+        vision = model.engine.config.vision
+        output = EncoderOutput(
+            vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
+        )
         self.scheduler = Scheduler(
             model.engine,
             self.context,
             limits or Limits(),
-            EmbeddingCache(caches.embedding_bytes, store),
+            EmbeddingCache(caches.embedding_bytes, output, store),
             PrefixCache(caches.prefix_bytes),
         )
         # The engine thread must not outlive the last reference to the model.
@@ -127,7 +131,7 @@ class VLM:
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
-        found = embeddings.get(prepared.key)
+        found = embeddings.get(prepared.key, prepared.grid)
         if found is not None:
             return found
         return self.scheduler.call(lambda: embeddings.put(self.engine.encode(patches)))
