@@ -11,7 +11,7 @@ from qwink.engine.base import Engine
 from qwink.engine.gpu import has_nvidia_gpu
 from qwink.errors import OptionError
 from qwink.model.artifact import Artifact, is_artifact
-from qwink.native import best_kernels
+from qwink.native import capabilities
 from qwink.settings import Settings
 
 EngineName = Literal["onnx", "torch"]
@@ -93,7 +93,9 @@ def describe_engines() -> dict[str, str]:
     missing = _missing()
     gpu = "a GPU is here" if has_nvidia_gpu() else "no NVIDIA GPU found"
     torch = f"GPUs; {gpu}" if missing is None else f"GPUs; {MISSING_EXTRA.format(missing)}"
-    return {"onnx": f"CPUs; kernels: {best_kernels()}", "torch": torch}
+    here = capabilities()
+    advice = f"; {here.advice}" if here.advice else ""
+    return {"onnx": f"CPUs; kernels: {here.kernels}{advice}", "torch": torch}
 
 
 def _missing() -> str | None:

@@ -12,8 +12,9 @@ from filelock import FileLock
 
 from qwink.cache.embeddings import Store
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
-from qwink.export.identity import Report, artifact_id, choose_kernels
+from qwink.export.identity import Report, artifact_id
 from qwink.export.recipe import Recipe, get_recipe
+from qwink.export.target import choose_target
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
@@ -134,7 +135,7 @@ def checkpoint_folder(hub_id: str, settings: Settings) -> Path:
 
 def artifact_folder(checkpoint: Path, recipe: Recipe, settings: Settings) -> Path:
     """Where in the cache the artifact of a checkpoint belongs. Raises CheckpointError."""
-    identity = artifact_id(fingerprint(checkpoint), recipe, choose_kernels(recipe))
+    identity = artifact_id(fingerprint(checkpoint), recipe, choose_target(recipe))
     return settings.artifacts / f"{checkpoint.name}-{recipe.name}-{identity[:12]}"
 
 
