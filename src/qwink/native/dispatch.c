@@ -8,6 +8,8 @@
 static const struct kernels *const SETS[] = {
     &kernels_amx,
     &kernels_avx512,
+    &kernels_avxvnni,
+    &kernels_avx2,
 };
 enum { NUM_SETS = sizeof SETS / sizeof *SETS };
 
