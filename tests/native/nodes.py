@@ -39,17 +39,27 @@ def supported(library: Path) -> list[str]:
     if not library.exists():
         return []
     function = ctypes.CDLL(str(library)).qwink_kernels_supported
-    function.restype = ctypes.c_char_p
+    function.argtypes, function.restype = [ctypes.c_int], ctypes.c_char_p
     names: list[str] = []
     while name := function(len(names)):
         names.append(name.decode())
     return names
 
 
+def in_use(library: Path) -> str:
+    """The set that operators created now would use."""
+    function = ctypes.CDLL(str(library)).qwink_kernels
+    function.restype = ctypes.c_char_p
+    name: bytes = function()
+    return name.decode()
+
+
 def choose(library: Path, name: str | None) -> bool:
     """Operators created afterwards use this set; None: the fastest. False: it does not run here."""
     encoded = None if name is None else name.encode()
-    result: int = ctypes.CDLL(str(library)).qwink_choose_kernels(encoded)
+    function = ctypes.CDLL(str(library)).qwink_choose_kernels
+    function.argtypes = [ctypes.c_char_p]
+    result: int = function(encoded)
     return result == 0
 
 
@@ -83,6 +93,7 @@ def session(
     )
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    options.enable_cpu_mem_arena = False  # sanitizers then see the end of every tensor
     options.intra_op_num_threads = 2
     options.register_custom_ops_library(str(library))
     return ort.InferenceSession(

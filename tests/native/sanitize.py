@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.native.emulation.build import EXTRA_FLAGS, compiler, compile_native
+from tests.native.emulation.build import EXTRA_FLAGS, compile_native, compiler
 
 SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
 # Named for conftest.py: the library to test in place of the installed one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
 
-from tests.native.nodes import from_panels, session, to_panels
+from tests.native.nodes import from_panels, in_use, session, to_panels
 
 Float = NDArray[np.float32]
 HEADS, KV_HEADS = 4, 2
@@ -199,7 +200,7 @@ def test_a_prompt_does_not_show_its_cuts(library: Path, size: int, cuts: list[in
     for again in (FIRST, CONTINUES):  # all keys packed again for each chunk, or the new ones only
         parts = [
             layer.step(again if start else FIRST, [(1, start, tokens[start:stop])])[0]
-            for start, stop in zip(edges, edges[1:], strict=False)
+            for start, stop in pairwise(edges)
         ]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
     beside = layer.step(FIRST, [(3, 0, other), (2, 0, tokens[: cuts[0]])])[1]
@@ -236,6 +237,25 @@ def test_what_is_packed_belongs_to_the_prompt_under_way(library: Path) -> None:
         changed[0] = changed[2]
         memory.update_inplace(changed)
     chunk(FIRST)
+
+
+def test_a_continuation_packs_its_new_tokens_only(library: Path) -> None:
+    """Changes of the cache that the caller does not announce do not reach tiles made before."""
+    layer = Layer(library)
+    tokens = layer.tokens(120)
+    expected = layer.step(FIRST | LAST, [(0, 0, tokens)])[0][70:]
+
+    def changed(prompt: int) -> Float:
+        layer.step(FIRST, [(0, 0, tokens[:70])])
+        for memory in (layer.keys, layer.values):
+            values = memory.numpy().copy()
+            values[0, :, :64] = 1  # whole tiles
+            memory.update_inplace(values)
+        return layer.step(prompt, [(0, 70, tokens[70:])])[0]
+
+    packs = in_use(library) == "amx"
+    assert np.array_equal(changed(CONTINUES), expected) == packs
+    assert not np.array_equal(changed(FIRST), expected)
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])

@@ -112,7 +112,7 @@ def image(panels: int) -> Case:
     shape = (3, 10, 32) if panels else (10, 72)
     return Case(
         "ImageAttention",
-        {name: zeros(*shape) for name in "qkv"} | {name: zeros(5, 12) for name in ("cos", "sin")},
+        {**{name: zeros(*shape) for name in "qkv"}, "cos": zeros(5, 12), "sin": zeros(5, 12)},
         {"columns": 72, "num_heads": 3, "panels": panels},
         wrong={
             **ANYWHERE,
@@ -216,21 +216,23 @@ def wrong_cases(case: Case) -> Iterator[tuple[str, Case]]:
             yield f"{name}={numbers}", with_input(case, name, changed)
 
 
-def execute(library: Path, case: Case) -> None:
-    run(library, case.op, case.inputs, **case.attributes)
+def refusal(library: Path, case: Case) -> str | None:
+    """The error that a case ends in; None if it runs."""
+    try:
+        run(library, case.op, case.inputs, **case.attributes)
+    except ERRORS as error:
+        return str(error)
+    return None
 
 
 @pytest.mark.parametrize("made", MADE)
 def test_what_is_wrong_in_one_place_is_refused(any_library: Path, made: str) -> None:
     case = MADE[made]()
-    execute(any_library, case)
+    assert refusal(any_library, case) is None
     for name, wrong in wrong_cases(case):
-        try:
-            execute(any_library, wrong)
-        except ERRORS as error:
-            assert "qwink: " in str(error) or "Out of memory" in str(error), name
-        else:
-            pytest.fail(f"accepted: {name}")
+        message = refusal(any_library, wrong)
+        assert message is not None, f"accepted: {name}"
+        assert "qwink: " in message, name
 
 
 @pytest.mark.parametrize("made", MADE)
@@ -247,10 +249,7 @@ def test_what_is_wrong_in_several_places_ends_in_an_error_or_a_result(
         if draw.random() < 0.3:
             name = draw.choice(list(case.inputs))
             mixed = with_input(mixed, name, None) if name in OPTIONAL[case.op] else mixed
-        try:
-            execute(library, mixed)
-        except ERRORS:
-            continue
+        refusal(library, mixed)  # any other exception fails the test
 
 
 OPTIONAL = {

@@ -72,11 +72,17 @@ def serve(
     ] = None,
     allow_url_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Fetch pictures from this host; may be repeated."),
+        typer.Option(
+            metavar="HOST",
+            help="Fetch pictures from this host: HOST at ports 80 and 443, HOST:PORT at that "
+            "port; may be repeated.",
+        ),
     ] = None,
     allow_public_urls: Annotated[
         bool | None,
-        typer.Option("--allow-public-urls", help="Fetch pictures from any public host."),
+        typer.Option(
+            "--allow-public-urls", help="Fetch pictures from any public host, at ports 80 and 443."
+        ),
     ] = None,
     fetch_timeout: Annotated[
         float | None, typer.Option(metavar="S", help="Longest time for a fetch; by default 15.")

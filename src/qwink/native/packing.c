@@ -11,6 +11,10 @@
 // to use it, and puts it back afterwards. A run that finds nothing packs everything.
 #include "operators.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 struct packing {
   const uint16_t *key_cache;
   int32_t slot;
@@ -19,22 +23,36 @@ struct packing {
   uint8_t *tiles;
 };
 
+#ifdef __linux__
+// Pages that are not written to cost nothing, so there is room for all that the slot can hold. Huge
+// pages would be written to by a short prompt already: each head's tiles lie apart.
+static uint8_t *map(int64_t num_bytes) {
+  uint8_t *memory = mmap(NULL, (size_t)num_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+  (void)madvise(memory, (size_t)num_bytes, MADV_NOHUGEPAGE);
+  return memory;
+}
+static void unmap(uint8_t *memory, int64_t num_bytes) { munmap(memory, (size_t)num_bytes); }
+#else
+static uint8_t *map(int64_t num_bytes) { return (void)num_bytes, NULL; }
+static void unmap(uint8_t *memory, int64_t num_bytes) { (void)memory, (void)num_bytes; }
+#endif
+
 static void release(struct packing *p) {
-  if (p) free(p->tiles);
+  if (p) unmap(p->tiles, p->num_bytes);
   free(p);
 }
 
 void drop_packing(const struct kernel *k) { release(atomic_exchange(k->packing, NULL)); }
 
-// Memory for all the tokens that the slot can hold: pages that are not written to cost nothing.
-static struct packing *reserve(struct packing *old, int64_t num_bytes) {
-  if (old && old->num_bytes == num_bytes) return old;
-  release(old);
+// The memory that was kept, or other memory if its size is another; NULL if there is none.
+static struct packing *reserve(struct packing *kept, int64_t num_bytes) {
+  if (kept && kept->num_bytes == num_bytes) return kept;
+  release(kept);
   struct packing *p = calloc(1, sizeof *p);
-  if (!p) return NULL;
-  p->num_bytes = num_bytes;
-  p->tiles = aligned_alloc(64, (size_t)round_up(num_bytes, 64));
-  if (p->tiles) return p;
+  if (p) p->tiles = map(num_bytes), p->num_bytes = num_bytes;
+  if (p && p->tiles) return p;
   free(p);
   return NULL;
 }

@@ -93,7 +93,7 @@ class Prompts:
                     return missing
                 found = image.content
                 if isinstance(found, Patches):
-                    known = self._embeddings.get(image.key)
+                    known = self._embeddings.get(image.key, image.grid)
                     if known is None:
                         missing[image.key] = (found, [ticket])
                         continue

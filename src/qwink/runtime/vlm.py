@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import Any
 
-from qwink.cache.embeddings import EmbeddingCache, Store
+from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
 from qwink.errors import ImageError, OptionError
@@ -78,12 +78,16 @@ class VLM:
         self._model = model
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
+        vision = model.engine.config.vision
+        output = EncoderOutput(
+            vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
+        )
         self.scheduler = Scheduler(
             model.engine,
             self.context,
             self.memory.kv_bytes,
             limits or Limits(),
-            EmbeddingCache(self.memory.image_bytes, store),
+            EmbeddingCache(self.memory.image_bytes, output, store),
         )
         # The engine thread must not outlive the last reference to the model.
         self._finalizer = weakref.finalize(self, self.scheduler.close, 0.0)
@@ -127,7 +131,7 @@ class VLM:
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
-        found = embeddings.get(prepared.key)
+        found = embeddings.get(prepared.key, prepared.grid)
         if found is not None:
             return found
         return self.scheduler.call(lambda: embeddings.put(self.engine.encode([patches])[0]))

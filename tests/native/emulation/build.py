@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -24,12 +25,14 @@ NATIVE = HERE.parents[2] / FOLDER
 # -O2, because GCC takes three times as long to compile the emulated vectors with -O3.
 EMULATION = ("-O2", "-march=x86-64-v3", "-ffp-contract=off", "-Wno-psabi", "-DQWINK_EMULATE")
 
+SELFTEST = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+
 # What asks the processor, in each set's folder; `state.c` answers instead.
 REPLACED = ("cpu.c",)
 
 # Intrinsics that a processor with AVX2 does not run.
 BEYOND_AVX2 = re.compile(
-    r"\b_(?:mm512_\w+|mm\d*_mask\w+|mm\d*_dp(?:bu|bs|ws|bf)\w+|mm\d*_cvtne\w+|tile_\w+)(?=\s*\()"
+    r"\b_(?:mm512_\w+|mm\d*_maskz?_\w+|mm\d*_dp(?:bu|bs|ws|bf)\w+|mm\d*_cvtne\w+|tile_\w+)(?=\s*\()"
 )
 EMULATED = re.compile(r"\bemu(_(?:mm\d*|tile)_\w+)(?=\()")
 
@@ -52,10 +55,8 @@ def why_not() -> str | None:
     """Why the emulated kernels cannot be compiled and run here; None if they can."""
     if shutil.which(compiler()[0]) is None:
         return f"no C compiler ({compiler()[0]}): the emulated kernels cannot be compiled"
-    probe = 'int main(void) { return !__builtin_cpu_supports("avx2"); }'
-    command = [*compiler(), "-x", "c", "-march=x86-64-v3", "-fsyntax-only", "-"]
-    if subprocess.run(command, input=probe, text=True, capture_output=True, check=False).returncode:
-        return "the C compiler is not for x86-64: the emulated kernels are written for it"
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return "the emulated kernels are written for x86-64"
     return None
 
 
@@ -81,17 +82,18 @@ def build(folder: Path) -> Path:
     """
     if missing := missing_intrinsics():
         raise RuntimeError(f"define in {HERE}: emu" + ", emu".join(sorted(missing)))
-    redirect = folder / "redirect.h"
-    lines = (f"#undef {name}\n#define {name} emu{name}\n" for name in emulated_intrinsics())
-    redirect.write_text("#pragma once\n" + "".join(lines))
-    sources = [path for path in NATIVE.rglob("*.c") if path.name not in REPLACED]
     command = [*compiler(), *FLAGS, *EMULATION, *extra_flags()]
-    headers = ["-include", str(HEADER), "-include", str(redirect)]
+    # Precompiled, because the headers take as long to read as most kernels take to compile.
+    header = folder / "emulation.h"
+    lines = (f"#undef {name}\n#define {name} emu{name}\n" for name in emulated_intrinsics())
+    header.write_text(f'#include "{HEADER}"\n' + "".join(lines))
+    run([*command, "-x", "c-header", str(header), "-o", f"{header}.gch"])
+    sources = [path for path in NATIVE.rglob("*.c") if path.name not in REPLACED]
 
     def compile_one(numbered: tuple[int, Path]) -> str:
         number, source = numbered
         made = folder / f"{number}.o"
-        run([*command, *headers, "-c", str(source), "-o", str(made)])
+        run([*command, "-include", str(header), "-c", str(source), "-o", str(made)])
         return str(made)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -99,6 +101,13 @@ def build(folder: Path) -> Path:
     library = folder / "emulated.so"
     run([*command, *objects, "-o", str(library)])
     return library
+
+
+def build_selftest(folder: Path) -> Path:
+    """The program that compares emulated intrinsics with those of AVX2, made in `folder`."""
+    program = folder / "selftest"
+    run([*compiler(), *SELFTEST, *EMULATION, str(HERE / "selftest.c"), "-o", str(program), "-lm"])
+    return program
 
 
 def run(command: list[str]) -> str:

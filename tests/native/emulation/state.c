@@ -8,3 +8,5 @@ _Thread_local struct emu_tiles emu_tiles;
 
 bool avx512_supported(void) { return true; }
 bool amx_supported(void) { return true; }
+bool avxvnni_supported(void) { return true; }
+bool avx2_supported(void) { return true; }

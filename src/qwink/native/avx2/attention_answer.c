@@ -1,13 +1,15 @@
 // Attention of an answer's step: a few queries, and a cache to be read once and in order.
 #include "attention.h"
+#include "each.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-  RUN = 64,           // keys whose scores are held at once; a run's first key is a multiple of it
-  KEYS_AT_ONCE = 4,   // whose sums stay in registers
-  VECTORS = 8,        // of values whose sums stay in registers, for all queries of a pair together
+  RUN = 32,        // keys at once, which stay in the first-level cache as floats; a run's first
+                   // key is a multiple of it
+  VECTOR_RUN = 4,  // vectors of values, or keys, whose sums stay in registers
+  UNIT = 8 * VECTOR_RUN,
   QUERIES_HELD = 16,  // that share a pass over the cache
 };
 
@@ -21,58 +23,78 @@ struct query {
   int64_t sees;      // of the run
 } __attribute__((aligned(64)));
 
-// Sums of four vectors' lanes.
-AVX2 INLINE __m128 sums_of(const __m256 v[KEYS_AT_ONCE]) {
-  const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-  return _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
-}
+// A run's keys or values: rows of `size` up to a unit, zero beyond the size.
+struct run {
+  float of[RUN * MAX_HEAD];
+} __attribute__((aligned(64)));
 
-// Scores of `num` queries (a constant to the compiler) for `count` keys.
-AVX2 INLINE void score(struct query *q, const int num, const uint16_t *keys, int64_t count,
-                       int64_t size) {
-  for (int64_t t = 0; t < count; t += KEYS_AT_ONCE) {
-    __m256 sum[2][KEYS_AT_ONCE];
-    const uint16_t *key[KEYS_AT_ONCE];
-    for (int j = 0; j < KEYS_AT_ONCE; j++) {
-      for (int m = 0; m < num; m++) sum[m][j] = _mm256_setzero_ps();
-      key[j] = keys + (t + j < count ? t + j : count - 1) * size;
+AVX2 static void widen(const uint16_t *x, int64_t count, int64_t size, struct run *out) {
+  const int64_t stride = round_up(size, UNIT), whole = size / 8 * 8;
+  for (int64_t t = 0; t < count; t++, x += size) {
+    float *to = out->of + t * stride;
+    for (int64_t i = 0; i < whole; i += 8) {
+      _mm_prefetch((const char *)(x + i) + NEAR, _MM_HINT_T0);
+      _mm256_store_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
     }
-    for (int64_t i = 0; i < size; i += 8)
-      for (int j = 0; j < KEYS_AT_ONCE; j++) {
-        const __m256 k = load_half8(key[j] + i, size - i);
-        for (int m = 0; m < num; m++)
-          sum[m][j] = _mm256_fmadd_ps(_mm256_load_ps(q[m].x + i), k, sum[m][j]);
-      }
-    for (int m = 0; m < num; m++) _mm_store_ps(q[m].scores + t, sums_of(sum[m]));
+    if (whole < size) _mm256_store_ps(to + whole, load_half8(x + whole, size - whole));
   }
 }
 
+// Four vectors' sums.
+AVX2 INLINE __m128 sums_of(__m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  return _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
+}
+
+#define CLEAR(J) __m256 first##J = _mm256_setzero_ps(), second##J = _mm256_setzero_ps();
+#define MULTIPLY(J)                                           \
+  {                                                           \
+    const __m256 key = _mm256_load_ps(keys + J * stride + i); \
+    first##J = _mm256_fmadd_ps(x, key, first##J);             \
+    if (two) second##J = _mm256_fmadd_ps(y, key, second##J);  \
+  }
+
+// Scores of one query or two (a constant to the compiler) for `count` keys, in the same order.
+AVX2 INLINE void score(struct query *q, const bool two, const struct run *run, int64_t count,
+                       int64_t size) {
+  const int64_t stride = round_up(size, UNIT);
+  const float *keys = run->of;
+  for (int64_t t = 0; t < count; t += VECTOR_RUN, keys += VECTOR_RUN * stride) {
+    EACH_4(CLEAR)
+    for (int64_t i = 0; i < size; i += 8) {
+      const __m256 x = _mm256_load_ps(q->x + i), y = two ? _mm256_load_ps(q[1].x + i) : x;
+      EACH_4(MULTIPLY)
+    }
+    _mm_store_ps(q->scores + t, sums_of(first0, first1, first2, first3));
+    if (two) _mm_store_ps(q[1].scores + t, sums_of(second0, second1, second2, second3));
+  }
+}
+
+#define READ(J)                                         \
+  __m256 first##J = _mm256_load_ps(q->out + i + 8 * J); \
+  __m256 second##J = two ? _mm256_load_ps(q[1].out + i + 8 * J) : first##J;
+#define ADD(J)                                                             \
+  {                                                                        \
+    const __m256 value = _mm256_load_ps(run->of + t * stride + i + 8 * J); \
+    first##J = _mm256_fmadd_ps(x, value, first##J);                        \
+    if (two) second##J = _mm256_fmadd_ps(y, value, second##J);             \
+  }
+#define WRITE(J)                                 \
+  _mm256_store_ps(q->out + i + 8 * J, first##J); \
+  if (two) _mm256_store_ps(q[1].out + i + 8 * J, second##J);
+
 // out += weights times values of keys `from` to `to`, key by key.
-AVX2 INLINE void add_values(struct query *q, const int num, const uint16_t *values, int64_t from,
+AVX2 INLINE void add_values(struct query *q, const bool two, const struct run *run, int64_t from,
                             int64_t to, int64_t size) {
-  const int width = VECTORS / num;  // of the values at once
-  for (int64_t i = 0; i < size; i += 8 * width) {
-    __m256 sum[2][VECTORS];
-    for (int m = 0; m < num; m++)
-      for (int j = 0; j < width; j++)
-        sum[m][j] = i + 8 * j < size ? _mm256_load_ps(q[m].out + i + 8 * j) : _mm256_setzero_ps();
-    if (i + 8 * width <= size)
-      for (int64_t t = from; t < to; t++)
-        for (int j = 0; j < width; j++) {
-          const __m256 v = load_half8(values + t * size + i + 8 * j, 8);
-          for (int m = 0; m < num; m++)
-            sum[m][j] = _mm256_fmadd_ps(_mm256_broadcast_ss(q[m].scores + t), v, sum[m][j]);
-        }
-    else
-      for (int64_t t = from; t < to; t++)
-        for (int j = 0; j < width; j++) {
-          const __m256 v = load_half8(values + t * size + i + 8 * j, size - i - 8 * j);
-          for (int m = 0; m < num; m++)
-            sum[m][j] = _mm256_fmadd_ps(_mm256_broadcast_ss(q[m].scores + t), v, sum[m][j]);
-        }
-    for (int m = 0; m < num; m++)
-      for (int j = 0; j < width; j++)
-        if (i + 8 * j < size) _mm256_store_ps(q[m].out + i + 8 * j, sum[m][j]);
+  const int64_t stride = round_up(size, UNIT);
+  for (int64_t i = 0; i < size; i += UNIT) {
+    EACH_4(READ)
+    for (int64_t t = from; t < to; t++) {
+      const __m256 x = _mm256_broadcast_ss(q->scores + t);
+      const __m256 y = two ? _mm256_broadcast_ss(q[1].scores + t) : x;
+      EACH_4(ADD)
+    }
+    EACH_4(WRITE)
   }
 }
 
@@ -85,41 +107,40 @@ AVX2 INLINE void soften_query(struct query *q, int64_t size) {
       _mm256_store_ps(q->out + i, _mm256_mul_ps(_mm256_load_ps(q->out + i), f));
 }
 
-// One run of keys and values for two queries, or for one. A query reads no key or value that it
-// does not see, in the same order whether it is alone or not.
-AVX2 static void take_run(struct query *q, int num, const uint16_t *keys, const uint16_t *values,
-                          int64_t size) {
-  const int64_t both = num == 1 || q[0].sees < q[1].sees ? q[0].sees : q[1].sees;
-  if (num == 1) {
-    score(q, 1, keys, both, size);
-  } else if (q[0].sees == q[1].sees) {
-    score(q, 2, keys, both, size);
-  } else {
-    for (int m = 0; m < 2; m++) score(q + m, 1, keys, q[m].sees, size);
-  }
-  for (int m = 0; m < num; m++) soften_query(q + m, size);
-  if (num == 1)
-    add_values(q, 1, values, 0, both, size);
+// Queries `m` and m + 1, or only `m`, and a run: what they see is added up in the same order
+// whether a query is alone or not, and nothing else touches its sums.
+AVX2 static void weigh(struct query *q, bool two, const struct run *keys, int64_t size) {
+  const int64_t most = two && q[1].sees > q->sees ? q[1].sees : q->sees;
+  if (two)
+    score(q, true, keys, most, size);
   else
-    add_values(q, 2, values, 0, both, size);
-  for (int m = 0; m < num; m++)
-    if (q[m].sees > both) add_values(q + m, 1, values, both, q[m].sees, size);
+    score(q, false, keys, most, size);
+  for (int m = 0; m < 1 + two; m++) soften_query(q + m, size);
+}
+
+AVX2 static void gather(struct query *q, bool two, const struct run *values, int64_t size) {
+  if (!two) return add_values(q, false, values, 0, q->sees, size);
+  const int64_t both = q[0].sees < q[1].sees ? q[0].sees : q[1].sees;
+  add_values(q, true, values, 0, both, size);
+  for (int m = 0; m < 2; m++)
+    if (q[m].sees > both) add_values(q + m, false, values, both, q[m].sees, size);
 }
 
 AVX2 static void attend(const struct attention *a, struct query *q, int64_t count, int64_t s,
                         int64_t kv_head) {
-  int64_t num_keys = 0;
-  for (int64_t m = 0; m < count; m++)
-    num_keys = q[m].num_keys > num_keys ? q[m].num_keys : num_keys;
+  struct run run;
+  const int64_t num_keys = q[count - 1].num_keys;  // the last token sees the most
+  memset(&run, 0, sizeof(float) * RUN * (size_t)round_up(a->size, UNIT));
   for (int64_t n = 0; n < num_keys; n += RUN) {
-    const uint16_t *keys = cached(a, a->key_cache, s, kv_head, n);
-    const uint16_t *values = cached(a, a->value_cache, s, kv_head, n);
+    const int64_t here = num_keys - n < RUN ? num_keys - n : RUN;
     for (int64_t m = 0; m < count; m++) {
       const int64_t left = q[m].num_keys - n;
       q[m].sees = left < 0 ? 0 : left < RUN ? left : RUN;
     }
-    for (int64_t m = 0; m < count; m += 2)
-      take_run(q + m, count - m < 2 ? 1 : 2, keys, values, a->size);
+    widen(cached(a, a->key_cache, s, kv_head, n), here, a->size, &run);
+    for (int64_t m = 0; m < count; m += 2) weigh(q + m, m + 1 < count, &run, a->size);
+    widen(cached(a, a->value_cache, s, kv_head, n), here, a->size, &run);
+    for (int64_t m = 0; m < count; m += 2) gather(q + m, m + 1 < count, &run, a->size);
   }
   for (int64_t m = 0; m < count; m++) {
     for (int64_t i = 0; i < a->size; i++) q[m].out[i] /= q[m].state.sum;

@@ -123,7 +123,7 @@ AVX2 static void gather_values(const struct attention *a, struct block *b, int64
     else
       read_head_256(&a->v, first_row(a, s) + first + t, head, a->size, x);
     for (int64_t i = 0; i < b->depth; i += 8)
-      _mm256_store_ps(b->values + (i / SLICE * KEYS + t) * SLICE + i % SLICE,
+      _mm256_store_ps(b->values + (i / SLICE * b->num_keys + t) * SLICE + i % SLICE,
                       _mm256_load_ps(x + i));
   }
 }
@@ -144,7 +144,7 @@ static void score(const struct attention *a, struct block *b, int64_t count) {
 // rows see and others do not is added row by row, in the same order.
 static void add_values(struct block *b, int64_t count) {
   for (int64_t i = 0; i < b->depth; i += SLICE) {
-    const float *values = b->values + i * KEYS;
+    const float *values = b->values + i * b->num_keys;
     for (int64_t m = 0; m < count; m += AT_ONCE) {
       const int64_t here = count - m < AT_ONCE ? count - m : AT_ONCE, all = b->sees[m];
       float *out = b->out + m * b->stride + i;

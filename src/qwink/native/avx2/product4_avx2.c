@@ -12,6 +12,7 @@
     const __m256i u = _mm256_set1_epi32(x[M].lanes[2 * r + 1]);       \
     low##M = _mm256_add_epi16(low##M, _mm256_maddubs_epi16(b0, u));   \
     high##M = _mm256_add_epi16(high##M, _mm256_maddubs_epi16(b1, u)); \
+    IN_ORDER(M)                                                       \
   }
 #define FINISH(M)                                                                       \
   {                                                                                     \

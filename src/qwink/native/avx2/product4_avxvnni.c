@@ -12,6 +12,7 @@
     const __m256i u = _mm256_set1_epi32(x[M].lanes[2 * r + 1]); \
     low##M = dot8(low##M, b0, u);                               \
     high##M = dot8(high##M, b1, u);                             \
+    IN_ORDER(M)                                                 \
   }
 #define FINISH(M)
 #include "product4_times.h"

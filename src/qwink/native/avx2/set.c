@@ -16,13 +16,9 @@ static bool has_avx2(void) {
 
 // AVX-VNNI is bit 4 of EAX in leaf 7, subleaf 1. It uses no registers that AVX2 does not use.
 static bool has_avxvnni(void) {
-#ifdef QWINK_EMULATE
-  return has_avx2();
-#else
   unsigned int eax, ebx, ecx, edx;
   if (!has_avx2() || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || eax < 1) return false;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && eax >> 4 & 1;
-#endif
 }
 
 const struct kernels kernels_avxvnni = {
