@@ -11,7 +11,7 @@ from qwink.bench.work import Work, decode_work, encode_work, kv_bytes_per_token,
 from qwink.export.build import export
 from qwink.export.recipe import RECIPES
 from qwink.model.config import ModelConfig, load_config
-from qwink.native import LAYOUTS, NATIVE, Layout
+from qwink.native import LAYOUTS, NATIVE_LAYOUT, Layout
 
 NANO = Path(qwink.__file__).parent / "assets" / "nano"
 FAST, EXACT = RECIPES["fast"], RECIPES["exact"]
@@ -41,7 +41,7 @@ def test_decode_computes_every_parameter_once(published_2b: ModelConfig) -> None
 def test_keys_and_values_of_the_2b(published_2b: ModelConfig) -> None:
     plain = kv_bytes_per_token(published_2b, PLAIN)
     assert plain == 2 * 28 * 8 * 128 * 4
-    assert kv_bytes_per_token(published_2b, NATIVE) == plain // 2  # half precision
+    assert kv_bytes_per_token(published_2b, NATIVE_LAYOUT) == plain // 2  # half precision
     longer, shorter = (decode_work(published_2b, FAST, PLAIN, n).read_bytes for n in (1000, 200))
     assert longer - shorter == 800 * plain
 

@@ -29,7 +29,7 @@ from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_c
 from qwink.export.recipe import RECIPES, Recipe, Scheme
 from qwink.export.text import decode_schemes
 from qwink.model.artifact import Artifact
-from qwink.native import NATIVE, Layout, capabilities, choose_kernels
+from qwink.native import FULL_INT8, NATIVE_LAYOUT, Layout, capabilities, choose_kernels
 from qwink.types import Grid, ImageSpan, Patches
 from tests.checkpoints import write_checkpoint
 from tests.outliers import SINK, plant_outliers
@@ -412,7 +412,7 @@ ALL_KERNELS = ("onnxruntime", *capabilities().supported)  # each set that this p
 
 def engine_of(folder: Path, out: Path, recipe: str, kernels: str) -> OnnxEngine:
     """An engine that computes with these kernels."""
-    layout: Layout = "onnxruntime" if kernels == "onnxruntime" else NATIVE
+    layout: Layout = "onnxruntime" if kernels == "onnxruntime" else NATIVE_LAYOUT
     artifact = export(folder, out, RECIPES[recipe], layout=layout)
     if layout == "onnxruntime":
         return OnnxEngine(artifact, threads=1)
@@ -450,7 +450,11 @@ def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: s
         snr(decode, expected[tokens]),
         agreement(decode, expected[tokens]),
     )
-    assert all(value >= floor for value, floor in zip(found, FLOORS[recipe], strict=True)), found
+    # Where ONNX Runtime's products would saturate, weights have 7 bits: measured 17.7 dB.
+    reduced = kernels == "onnxruntime" and capabilities().int8_limit < FULL_INT8
+    loss = (3, 0, 3, 0) if reduced and recipe != "exact" else (0, 0, 0, 0)
+    floors = [floor - less for floor, less in zip(FLOORS[recipe], loss, strict=True)]
+    assert all(value >= floor for value, floor in zip(found, floors, strict=True)), found
 
 
 def test_four_bits_lose_what_rounding_costs_and_no_more(tmp_path: Path) -> None:

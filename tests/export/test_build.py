@@ -24,7 +24,7 @@ from qwink.export.recipe import RECIPES
 from qwink.export.target import Target, choose_target
 from qwink.model.artifact import COPIED_FILES, MANIFEST, Artifact
 from qwink.model.weights import Weights, fingerprint
-from qwink.native import LAYOUTS, NATIVE
+from qwink.native import LAYOUTS, NATIVE_LAYOUT
 from tests.checkpoints import write_checkpoint
 
 EXACT, FAST = RECIPES["exact"], RECIPES["fast"]
@@ -229,7 +229,7 @@ def test_failing_rename_leaves_nothing(
 
 def test_fp32_is_for_the_operators_of_onnxruntime(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"recipe exact is fp32.*use layout onnxruntime"):
-        export(checkpoint, tmp_path / "out", EXACT, layout=NATIVE)
+        export(checkpoint, tmp_path / "out", EXACT, layout=NATIVE_LAYOUT)
     assert not list(tmp_path.iterdir())
     assert export(checkpoint, tmp_path / "out", EXACT).manifest.layout == "onnxruntime"
 
@@ -245,8 +245,8 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 @pytest.mark.parametrize("recipe", ["quality", "balanced", "small"])
 def test_our_graphs_are_for_all_processors(checkpoint: Path, tmp_path: Path, recipe: str) -> None:
     """All attention is ours, over slots of a cache in half precision."""
-    artifact = export(checkpoint, tmp_path / "out", RECIPES[recipe], layout=NATIVE)
-    assert artifact.manifest.layout == NATIVE
+    artifact = export(checkpoint, tmp_path / "out", RECIPES[recipe], layout=NATIVE_LAYOUT)
+    assert artifact.manifest.layout == NATIVE_LAYOUT
     for part, attention, count in (
         ("vision", "ImageAttention", artifact.config.vision.depth),
         ("prefill", "TextAttention", artifact.config.text.num_layers),

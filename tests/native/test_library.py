@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import re
 import sys
 from dataclasses import replace
@@ -12,12 +13,11 @@ from typing import Any
 import pytest
 
 from qwink import native
-from qwink.engine import onnx as onnx_engine
 from qwink.engine.onnx import OnnxEngine
 from qwink.errors import ArtifactError
 from qwink.export.build import export
 from qwink.export.recipe import RECIPES
-from qwink.native import LAYOUTS, NATIVE, cache_type, capabilities, choose_kernels, processor
+from qwink.native import LAYOUTS, NATIVE_LAYOUT, cache_type, capabilities, choose_kernels, processor
 
 HERE = capabilities()
 with_kernels = pytest.mark.skipif(not HERE.supported, reason="no kernels of ours run here")
@@ -29,7 +29,7 @@ def test_the_fastest_kernels_are_used() -> None:
     assert HERE.layouts == LAYOUTS
     assert HERE.advice == ""
     assert HERE.cheap_rows >= 1
-    assert HERE.kernels_of(NATIVE) == HERE.kernels
+    assert HERE.kernels_of(NATIVE_LAYOUT) == HERE.kernels
     assert HERE.kernels_of("onnxruntime") == "onnxruntime"
 
 
@@ -49,7 +49,7 @@ def test_chosen_kernels_are_used_until_they_are_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "machine", "words"),
+    ("system", "machine", "words"),
     [
         ("linux", "x86_64", "without a C compiler; install one .* then reinstall"),
         ("linux", "aarch64", "run on Linux on x86-64 only"),
@@ -57,11 +57,11 @@ def test_chosen_kernels_are_used_until_they_are_given_up() -> None:
     ],
 )
 def test_without_the_library(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str, machine: str, words: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str, machine: str, words: str
 ) -> None:
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "none.so")
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(processor.platform, "machine", lambda: machine)
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
     found = capabilities()
     assert (found.kernels, found.layouts, found.cheap_rows) == ("onnxruntime", ("onnxruntime",), 1)
     assert re.search(words, found.advice)
@@ -73,7 +73,7 @@ def test_a_library_of_another_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "do not load; reinstall" in capabilities().advice
     # One that loads, but was made by another version: it has none of the functions.
     other = ctypes.CDLL(None)
-    monkeypatch.setattr(native.ctypes, "CDLL", lambda _: other)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: other)
     assert capabilities().layouts == ("onnxruntime",)
 
 
@@ -94,7 +94,7 @@ def test_int8_weights_stay_below_what_the_processor_adds_up(
     if flags is not None:
         file.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
     monkeypatch.setattr(processor, "CPUINFO", file)
-    monkeypatch.setattr(processor.platform, "machine", lambda: machine)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
     assert capabilities().int8_limit == limit
 
 
@@ -105,9 +105,9 @@ def test_our_cache_takes_half_the_bytes() -> None:
 def test_an_artifact_that_does_not_run_here_is_refused(
     tiny_checkpoint: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    artifact = export(tiny_checkpoint[0], tmp_path / "out", RECIPES["fast"], layout=NATIVE)
+    artifact = export(tiny_checkpoint[0], tmp_path / "out", RECIPES["fast"], layout=NATIVE_LAYOUT)
     without = replace(HERE, layouts=("onnxruntime",), advice="no compiler")
-    monkeypatch.setattr(onnx_engine.native, "capabilities", lambda: without)
+    monkeypatch.setattr(native, "capabilities", lambda: without)
     words = r"do not run here \(no compiler\); export its checkpoint again"
     with pytest.raises(ArtifactError, match=words):
         OnnxEngine(artifact)

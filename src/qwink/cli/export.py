@@ -56,7 +56,7 @@ def export(
     from qwink.export.build import export as build
     from qwink.export.recipe import get_recipe
     from qwink.model.artifact import is_artifact
-    from qwink.native import NATIVE, Layout
+    from qwink.native import NATIVE_LAYOUT, Layout
     from qwink.runtime.models import artifact_folder, find_folder
     from qwink.settings import Settings
 
@@ -73,7 +73,7 @@ def export(
             f"{target}: already exists; choose another folder with --out, or add --force"
         )
     with ExportProgress(checkpoint) as progress:
-        wanted: Layout | None = NATIVE if layout == "native" else layout
+        wanted: Layout | None = NATIVE_LAYOUT if layout == "native" else layout
         artifact = build(source, target, chosen, progress, overwrite=force, layout=wanted)
     progress.finish(artifact.folder)
     typer.echo(artifact.folder)

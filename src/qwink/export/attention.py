@@ -35,7 +35,8 @@ class RaggedAttention:
     [B + 1], each sequence's first token; `lengths` int32 [B], each sequence's tokens in the cache
     after this step; `slots` int32 [B], where each sequence lies in the cache [slots, K, M, d];
     `prompt` int32: 0 for new tokens of answers, 1 for a chunk of a prompt, 2 for a chunk that
-    continues the chunk of the run before, with its slot not changed in between.
+    continues the chunk of the run before, with its slot not changed in between; 4 more for the
+    last chunk of a prompt, after which the operator keeps nothing for a continuation.
 
     `panels`: values before and after attention lie in panels instead of rows.
     """

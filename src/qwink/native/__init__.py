@@ -20,7 +20,7 @@ from qwink.native.processor import has_vnni, is_x86_64
 # or ONNX Runtime's alone.
 Layout = Literal["tiles16", "onnxruntime"]
 LAYOUTS: tuple[Layout, ...] = ("tiles16", "onnxruntime")
-NATIVE: Layout = "tiles16"
+NATIVE_LAYOUT: Layout = "tiles16"
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
 FALLBACK = "onnxruntime"  # the name of ONNX Runtime's kernels
