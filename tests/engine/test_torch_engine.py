@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from qwink.engine.base import Chunk
+from qwink.engine.base import Chunk, NewTokens
 from qwink.engine.onnx import OnnxEngine
 from qwink.engine.torch.engine import TorchEngine
 from qwink.engine.torch.quantize import quantize
@@ -29,6 +29,7 @@ from tests.parity import (
     encode_all,
     engine_logits,
     make_case,
+    new_tokens,
     noise,
     reference_features,
     reference_logits,
@@ -154,19 +155,44 @@ def test_neighbours_of_different_lengths_decode_together(pair: Pair) -> None:
     cache = engine.open_cache(4, 128)
     for slot, case in enumerate(cases, 1):
         last = len(case.prompt) - 3
-        engine.prefill(cache, slot, case.prompt, encode_all(engine, case), 0, last)
+        engine.prefill(cache, [Chunk(slot, case.prompt, encode_all(engine, case), 0, last)])
     expected = [reference_logits(reference, case) for case in cases]
     for back in (3, 2, 1):
         tokens = [len(case.prompt) - back for case in cases]
-        found = engine.decode(
-            cache,
-            1,
-            [int(case.prompt.ids[t]) for case, t in zip(cases, tokens, strict=True)],
-            tokens,
-            [int(case.prompt.positions[0, t]) for case, t in zip(cases, tokens, strict=True)],
-        )
+        runs = [
+            new_tokens(slot, case.prompt, token)
+            for slot, (case, token) in enumerate(zip(cases, tokens, strict=True), 1)
+        ]
+        found = engine.step(cache, runs)
         for row, token in enumerate(tokens):
             assert_parity({token: found[row]}, expected[row])
+
+
+@pytest.mark.parametrize("slots", [(0, 1, 2), (4, 0, 2)], ids=str)
+def test_steps_of_several_tokens_in_any_slots(pair: Pair, slots: tuple[int, ...]) -> None:
+    engine, reference = pair
+    several: list[Parts] = [[30], [4, LARGE, 12], [3, SQUARE, 70]]
+    cases = [make_case(engine, parts, seed=10) for parts in several]
+    expected = [reference_logits(reference, case) for case in cases]
+    cache, counts = engine.open_cache(5, 128), (1, 4, 3)
+    starts = [len(case.prompt) - 6 for case in cases]
+    for slot, case, start in zip(slots, cases, starts, strict=True):
+        engine.prefill(cache, [Chunk(slot, case.prompt, encode_all(engine, case), 0, start)])
+    runs = [
+        new_tokens(slot, case.prompt, start, count)
+        for slot, case, start, count in zip(slots, cases, starts, counts, strict=True)
+    ]
+    engine.step(cache, [replace(run, ids=(run.ids[0], *(5,) * (len(run.ids) - 1))) for run in runs])
+    logits = np.split(engine.step(cache, runs), np.cumsum(counts)[:-1])
+    for rows, start, wanted in zip(logits, starts, expected, strict=True):
+        assert_parity(dict(enumerate(rows, start)), wanted)
+    fewer = engine.step(cache, [replace(run, num_logits=1) for run in runs])
+    np.testing.assert_allclose(fewer, [rows[-1] for rows in logits], atol=TOLERANCE)
+    for slot, case, start, count, wanted in zip(
+        slots, cases, starts, counts, expected, strict=True
+    ):
+        for token in range(start + count, len(case.prompt)):
+            assert_parity({token: decode_token(engine, cache, slot, case.prompt, token)}, wanted)
 
 
 def test_prompts_are_prefilled_together(pair: Pair) -> None:
@@ -174,14 +200,16 @@ def test_prompts_are_prefilled_together(pair: Pair) -> None:
     several: list[Parts] = [[5, LARGE, 9], [50], [4, SQUARE, 3]]
     cases = [make_case(engine, parts, seed=11) for parts in several]
     cache = engine.open_cache(4, 64)
-    engine.prefill(cache, 2, cases[1].prompt, {}, 0, 20)  # one has begun already
+    engine.prefill(cache, [Chunk(2, cases[1].prompt, {}, 0, 20)])  # one has begun already
     starts, images = [0, 20, 0], [encode_all(engine, case) for case in cases]
     for stops in ([10, 45, 7], [len(case.prompt) for case in cases]):
         chunks = [
-            Chunk(case.prompt, encoded, start, stop)
-            for case, encoded, start, stop in zip(cases, images, starts, stops, strict=True)
+            Chunk(slot, case.prompt, encoded, start, stop)
+            for slot, case, encoded, start, stop in zip(
+                (1, 2, 3), cases, images, starts, stops, strict=True
+            )
         ]
-        hidden = engine.prefill_many(cache, 1, chunks)
+        hidden = engine.prefill(cache, chunks)
         starts = stops
     logits = engine.logits(hidden)
     for row, case in enumerate(cases):
@@ -190,22 +218,19 @@ def test_prompts_are_prefilled_together(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_slots_are_copied_read_and_written(pair: Pair, dtype: str, tmp_path: Path) -> None:
+def test_slots_are_copied_and_truncated(pair: Pair, dtype: str, tmp_path: Path) -> None:
     engine = pair[0] if dtype == "float32" else open_engine(write_folder(tmp_path), dtype)
     case = make_case(engine, [4, SQUARE, 12], seed=12)
-    cache, last = engine.open_cache(3, 30), len(case.prompt) - 1
-    engine.prefill(cache, 0, case.prompt, encode_all(engine, case), 0, last)
+    cache, last = engine.open_cache(3, 4000), len(case.prompt) - 1
+    engine.prefill(cache, [Chunk(0, case.prompt, encode_all(engine, case), 0, last)])
     wanted = decode_token(engine, cache, 0, case.prompt, last)
-    cache.copy(0, 1, last)
-    np.testing.assert_array_equal(decode_token(engine, cache, 1, case.prompt, last), wanted)
-    kept = cache.read(0, last)
-    text = engine.config.text
-    assert kept.shape == (text.num_layers, 2, text.num_kv_heads, last, text.head_dim)
-    assert kept.nbytes == last * cache.bytes_per_token
-    cache.clear(0)
-    cache.write(2, kept[:, :, :, : last - 5])
-    again = engine.prefill(cache, 2, case.prompt, {}, last - 5, last + 1)
-    np.testing.assert_allclose(engine.logits(again[None])[0], wanted, atol=0.2, rtol=0.05)
+    cache.copy(0, 2, last)
+    np.testing.assert_array_equal(decode_token(engine, cache, 2, case.prompt, last), wanted)
+    cache.truncate(0, last)
+    np.testing.assert_array_equal(decode_token(engine, cache, 0, case.prompt, last), wanted)
+    cache.layer(0)[0][1, :, 100:] = 7
+    cache.truncate(1, 0)  # its whole pages read as zeros again
+    assert (cache.layer(0)[0][1, :, 100:] == 0).float().mean() > 0.9
 
 
 def write_folder(tmp_path: Path, **options: Any) -> Path:
@@ -279,21 +304,21 @@ def test_what_is_not_a_number_says_what_to_do(overflowing: TorchEngine) -> None:
     good = make_case(engine, [10], seed=14)
     cache = engine.open_cache(2, 16)
     for slot in (0, 1):
-        engine.prefill(cache, slot, good.prompt, {}, 0, 9)
+        engine.prefill(cache, [Chunk(slot, good.prompt, {}, 0, 9)])
     wanted = decode_token(engine, cache, 1, good.prompt, 9)
-    bad = [7, int(good.prompt.ids[9])], [9, 9], [9, 9]
+    bad = NewTokens(0, (7,), 9, 9)
     advice = "beyond numbers in float16; use --dtype float32"
     with pytest.raises(GenerationError, match=advice):
-        engine.decode(cache, 0, *bad)  # the batch
+        engine.step(cache, [bad, new_tokens(1, good.prompt, 9)])  # the batch
     with pytest.raises(GenerationError, match=advice):
-        engine.decode(cache, 0, [7], [9], [9])  # and the row alone
+        engine.step(cache, [bad])  # and the row alone
     np.testing.assert_array_equal(decode_token(engine, cache, 1, good.prompt, 9), wanted)
-    # Nothing is left of it in the slot, for whoever comes next.
-    engine.prefill(cache, 0, good.prompt, {}, 0, 4)
-    assert np.isfinite(engine.prefill(cache, 0, good.prompt, {}, 4, 9)).all()
+    # Nothing of it is left in the slot for the next prompt.
+    engine.prefill(cache, [Chunk(0, good.prompt, {}, 0, 4)])
+    assert np.isfinite(engine.prefill(cache, [Chunk(0, good.prompt, {}, 4, 9)])).all()
     prompt = replace(good.prompt, ids=np.full(10, 7))
     with pytest.raises(GenerationError, match=advice):
-        engine.prefill(cache, 0, prompt, {}, 0, 10)
+        engine.prefill(cache, [Chunk(0, prompt, {}, 0, 10)])
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:

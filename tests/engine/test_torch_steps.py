@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from qwink.engine.base import Chunk, NewTokens
 from qwink.engine.torch.cache import TorchCache, aligned
 from qwink.engine.torch.engine import TorchEngine
 from qwink.engine.torch.steps import Steps, at_least, sizes
@@ -54,29 +55,41 @@ def prefilled(engine: TorchEngine, cache: TorchCache, count: int) -> list[Case]:
     """Prompts of different lengths in the first slots, all but their last five tokens."""
     cases = [make_case(engine, [60 + 9 * row], seed=row) for row in range(count)]
     for slot, case in enumerate(cases):
-        engine.prefill(cache, slot, case.prompt, {}, 0, len(case.prompt) - 5)
+        engine.prefill(cache, [Chunk(slot, case.prompt, {}, 0, len(case.prompt) - 5)])
     return cases
 
 
 def inputs(cases: list[Case], back: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """The tokens `back` from the end: ids, places and positions [3, B]."""
+    """The tokens `back` from the end: ids, places, positions and slots [4, B]."""
     places = [len(case.prompt) - back for case in cases]
     ids = [case.prompt.ids[place] for case, place in zip(cases, places, strict=True)]
-    return np.array([ids, places, places], np.int64)
+    return np.array([ids, places, places, range(len(cases))], np.int64)
+
+
+def runs(given: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> list[NewTokens]:
+    """The same for the engine."""
+    return [NewTokens(s, (i,), place, at) for i, place, at, s in given.T.tolist()]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_padded_steps_say_the_same(engine: TorchEngine, count: int) -> None:
     cache = engine.open_cache(6, 300)
     cases = prefilled(engine, cache, count)
-    steps = Steps(cache, partial(engine._step, cache, 0), recorder := Recorder())
+    steps = Steps(cache, partial(engine._step, cache), recorder := Recorder())
     for back in (5, 4, 3):
         given = inputs(cases, back)
-        expected = engine.decode(cache, 0, *(row.tolist() for row in given))
+        expected = engine.step(cache, runs(given))
         found = steps.run(given).numpy()
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, atol=TOLERANCE)
     assert recorder.count == len(steps) == 1
+
+
+def stored(cache: TorchCache, slot: int) -> Tensor:
+    """What a slot holds: [layers, 2, KV heads, capacity, head_dim]."""
+    layers = [cache.layer(index) for index in range(cache._data.shape[0])]
+    both = [torch.stack([keys[slot], values[slot]]) for keys, values in layers]
+    return torch.stack(both)[:, :, :, : cache.capacity].clone()
 
 
 def test_padding_disturbs_nobody(engine: TorchEngine) -> None:
@@ -84,11 +97,11 @@ def test_padding_disturbs_nobody(engine: TorchEngine) -> None:
     cache = engine.open_cache(4, 100)
     cases = prefilled(engine, cache, 4)
     length = len(cases[3].prompt) - 5
-    before = cache.read(3, cache.capacity)
-    steps = Steps(cache, partial(engine._step, cache, 0), Recorder())
+    before = stored(cache, 3)
+    steps = Steps(cache, partial(engine._step, cache), Recorder())
     steps.run(inputs(cases[:3], 5))
     assert before[:, :, :, :length].any()
-    np.testing.assert_array_equal(cache.read(3, cache.capacity), before)
+    assert torch.equal(stored(cache, 3), before)
 
 
 def test_a_recording_for_each_shape(engine: TorchEngine) -> None:
@@ -96,13 +109,13 @@ def test_a_recording_for_each_shape(engine: TorchEngine) -> None:
 
     def step(given: Tensor, length: int) -> Tensor:
         seen.append((given.shape[1], length))
-        return engine._step(cache, 0, given, length)
+        return engine._step(cache, given, length)
 
     cache = engine.open_cache(4, 700)
     steps = Steps(cache, step, recorder := Recorder())
     for count, place in ((1, 3), (1, 255), (1, 256), (3, 10), (4, 600), (3, 699)):
         row = [place] * count
-        steps.run(np.array([[9] * count, row, row], np.int64))
+        steps.run(np.array([[9] * count, row, row, range(count)], np.int64))
     assert recorder.count == len(steps) == 4
     assert set(seen) == {(1, 256), (1, 512), (4, 256), (4, aligned(700))}
 
@@ -115,10 +128,10 @@ def test_what_cannot_be_recorded_is_computed_all_the_same(
 
     cache = engine.open_cache(3, 100)
     cases = prefilled(engine, cache, 3)
-    steps = Steps(cache, partial(engine._step, cache, 0), refuse)
+    steps = Steps(cache, partial(engine._step, cache), refuse)
     for back in (5, 4):
         given = inputs(cases, back)
-        expected = engine.decode(cache, 0, *(row.tolist() for row in given))
+        expected = engine.step(cache, runs(given))
         np.testing.assert_allclose(steps.run(given).numpy(), expected, atol=TOLERANCE)
     assert [record.getMessage()[:38] for record in caplog.records] == [
         "a decode step could not be recorded; i"
@@ -130,9 +143,9 @@ def test_running_out_of_memory_is_not_taken_for_that(engine: TorchEngine) -> Non
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     cache = engine.open_cache(2, 40)
-    steps = Steps(cache, partial(engine._step, cache, 0), refuse)
+    steps = Steps(cache, partial(engine._step, cache), refuse)
     with pytest.raises(torch.OutOfMemoryError):
-        steps.run(np.array([[9], [0], [0]], np.int64))
+        steps.run(np.array([[9], [0], [0], [0]], np.int64))
     assert len(steps) == 0
 
 
@@ -149,8 +162,8 @@ def test_a_step_asks_nothing_of_the_host(tmp_path: Path) -> None:
     first, second = engine._rope
     engine._rope = first.to(nowhere), second.to(nowhere)
     cache = TorchCache(engine.config.text, 4, 100, nowhere, torch.float32)
-    given = torch.zeros(3, 4, dtype=torch.int64, device=nowhere)
-    logits = engine._step(cache, 0, given, 64)
+    given = torch.zeros(4, 4, dtype=torch.int64, device=nowhere)
+    logits = engine._step(cache, given, 64)
     assert logits.device == nowhere
     assert logits.shape == (4, engine.config.text.vocab_size)
     with pytest.raises((NotImplementedError, RuntimeError)):

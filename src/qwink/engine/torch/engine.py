@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qwink.engine.base import Chunk, Traits, image_key
+from qwink.engine.base import Chunk, NewTokens, Traits, image_key
 from qwink.engine.threads import physical_cores
 from qwink.engine.torch.cache import TorchCache, aligned, bytes_per_token
 from qwink.engine.torch.device import choose_device, choose_dtype, device_name
@@ -29,18 +30,19 @@ from qwink.errors import GenerationError
 from qwink.model.config import load_config
 from qwink.model.rope import rope_table
 from qwink.model.weights import fingerprint
-from qwink.types import EncodedImage, Patches, Prompt
+from qwink.types import EncodedImage, Patches
 
 Float = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
+SPARE_SLOTS = 16  # they take no memory until they are used, on a CPU
 _ARITHMETIC = "torch-1"  # part of every cache key; to be changed with what is computed
 
 
 class TorchEngine:
     """Runs one checkpoint folder."""
 
-    traits = Traits()  # measured when a cache is opened on a GPU
+    traits = Traits()  # on a GPU, measured when a cache is opened
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class TorchEngine:
         self.threads = threads or physical_cores()
         if self.device.type == "cpu":
             torch.set_num_threads(self.threads)
+            self.traits = replace(self.traits, spare_slots=SPARE_SLOTS)
         self._memory = memory or DeviceMemory(self.device)
         check_method(quantize)
         self._quantize = quantize
@@ -80,6 +83,11 @@ class TorchEngine:
         return self.config.name
 
     @property
+    def bytes_per_token(self) -> int:
+        on_cpu = self.device.type == "cpu"
+        return bytes_per_token(self.config.text, self.dtype) if on_cpu else 0
+
+    @property
     def about(self) -> dict[str, str]:
         dtype = str(self.dtype).removeprefix("torch.")
         found = {"engine": "torch", "device": device_name(self.device), "dtype": dtype}
@@ -92,12 +100,13 @@ class TorchEngine:
         with on_device, self._memory.recovering(work, advice):
             yield
 
-    def encode(self, patches: Patches) -> EncodedImage:
-        """Run the vision encoder over one image; a video's frames attend each to itself."""
-        return self.encode_many([patches])[0]
+    def encode(self, images: Sequence[Patches]) -> list[EncodedImage]:
+        """Run the vision encoder over images, all at once.
 
-    def encode_many(self, images: Sequence[Patches]) -> list[EncodedImage]:
-        """As `encode`, several at once."""
+        The frames of a video attend each to itself.
+        """
+        if not images:
+            return []
         total = sum(image.grid.num_patches for image in images)
         with self._working(f"encode {total} patches", "lower max_pixels"):
             features = to_host(self._vision.encode(images).float())  # [1 + taps, V, D]
@@ -124,7 +133,7 @@ class TorchEngine:
             cache = TorchCache(text, num_slots, capacity, self.device, self.dtype)
             self._rope = self._rope_tables(np.arange(capacity))
             if self.device.type == "cuda":
-                self._steps = Steps(cache, partial(self._step, cache, 0), Graphs(self.device))
+                self._steps = Steps(cache, partial(self._step, cache), Graphs(self.device))
         if self.device.type == "cuda" and num_slots > 1:
             self.traits = measure_traits(self, cache)
         return cache
@@ -136,34 +145,19 @@ class TorchEngine:
         cos, sin = rope_table(axes, text.head_dim, text.rope_theta, text.mrope_section)
         return to_device(cos, self.device), to_device(sin, self.device)
 
-    def prefill(
-        self,
-        cache: TorchCache,
-        slot: int,
-        prompt: Prompt,
-        images: Mapping[str, EncodedImage],
-        start: int,
-        stop: int,
-    ) -> Float:
-        """Run tokens `start` to `stop` into `slot`. Returns the last one's hidden state [D]."""
-        chunk = Chunk(prompt, images, start, stop)
-        hidden: Float = self.prefill_many(cache, slot, [chunk])[0]
-        return hidden
-
-    def prefill_many(self, cache: TorchCache, first_slot: int, chunks: Sequence[Chunk]) -> Float:
-        """A chunk for each of neighbouring slots. Returns hidden states [B, D].
+    def prefill(self, cache: TorchCache, chunks: Sequence[Chunk]) -> Float:
+        """Run chunks of prompts, all at once. Returns hidden states [len(chunks), D].
 
         Raises GenerationError if one of them is not a number.
         """
-        num_tokens = sum(chunk.stop - chunk.start for chunk in chunks)
+        num_tokens = sum(map(len, chunks))
         with self._working(f"run {num_tokens} tokens", "lower --context or --max-running"):
             total = aligned(max(chunk.stop for chunk in chunks))
-            tokens = self._tokens(chunks, cache.scratch)
-            hidden = run_layers(self._modules, cache, first_slot, total, tokens)
-            last = torch.tensor([chunk.stop - chunk.start - 1 for chunk in chunks])
-            rows = hidden[torch.arange(len(chunks)), last]
-            found: Float = to_host(rows.float())
-        self._check(cache, first_slot, np.isfinite(found.sum(axis=1)))
+            hidden = run_layers(self._modules, cache, total, self._tokens(chunks, cache.scratch))
+            last = torch.tensor([len(chunk) - 1 for chunk in chunks])
+            found: Float = to_host(hidden[torch.arange(len(chunks)), last].float())
+        slots = [chunk.slot for chunk in chunks]
+        self._check(cache, slots, np.isfinite(found.sum(axis=1)))
         return found
 
     def _tokens(self, chunks: Sequence[Chunk], scratch: int) -> Tokens:
@@ -174,7 +168,7 @@ class TorchEngine:
         places = np.full((batch, length), scratch, np.int64)
         positions = np.zeros((3, batch, length), np.int64)
         for row, chunk in enumerate(chunks):
-            span, size = slice(chunk.start, chunk.stop), chunk.stop - chunk.start
+            span, size = slice(chunk.start, chunk.stop), len(chunk)
             ids[row, :size] = chunk.prompt.ids[span]
             places[row, :size] = np.arange(chunk.start, chunk.stop)
             positions[:, row, :size] = chunk.prompt.positions[:, span]
@@ -190,43 +184,84 @@ class TorchEngine:
                     part = to_device(image.deepstack[:, source], self.device)
                     deepstack[:, row, target] = part.to(self.dtype)
         cos, sin = self._rope_tables(positions.reshape(3, -1))
-        half = text.head_dim // 2
-        shape = (batch, length, half)
-        where = to_device(places, self.device)
-        return Tokens(embeds, where, cos.view(shape), sin.view(shape), deepstack)
+        shape = (batch, length, text.head_dim // 2)
+        slots = [chunk.slot for chunk in chunks]
+        return Tokens(
+            to_device(np.array(slots), self.device),
+            embeds,
+            to_device(places, self.device),
+            cos.view(shape),
+            sin.view(shape),
+            deepstack,
+            _first_of_neighbours(slots),
+        )
 
-    def decode(
-        self,
-        cache: TorchCache,
-        first_slot: int,
-        ids: Sequence[int],
-        lengths: Sequence[int],
-        positions: Sequence[int],
-    ) -> Float:
-        """One token for each of neighbouring slots. Returns logits [B, vocab].
+    def step(self, cache: TorchCache, runs: Sequence[NewTokens]) -> Float:
+        """Run new tokens of answers, all at once: [sum of `num_logits`, vocab].
 
-        Raises GenerationError if a row of them is not numbers; rows can then be tried alone.
+        Raises GenerationError if a run's logits are not numbers; runs can then be tried alone.
         """
-        inputs = np.array([ids, lengths, positions], np.int64)
-        with self._working(f"decode {len(ids)} tokens", "lower --context or --max-running"):
-            if self._steps is not None and self._steps.cache is cache and first_slot == 0:
-                logits = self._steps.run(inputs)
+        slots = [run.slot for run in runs]
+        num_tokens = sum(len(run.ids) for run in runs)
+        with self._working(f"decode {num_tokens} tokens", "lower --context or --max-running"):
+            if num_tokens == len(runs):
+                logits = self._single(cache, runs)
             else:
-                given = to_device(inputs, self.device)
-                logits = self._step(cache, first_slot, given, aligned(max(lengths) + 1))
+                logits = self._several(cache, runs)
             finite = to_host(logits.isfinite().all(dim=1))
             found: Float = to_host(logits)
-        self._check(cache, first_slot, finite)
+        ends = np.cumsum([run.num_logits for run in runs])
+        whole = [bool(part.all()) for part in np.split(finite, ends[:-1])]
+        self._check(cache, slots, np.array(whole))
         return found
 
-    def _step(self, cache: TorchCache, first_slot: int, inputs: Tensor, total: int) -> Tensor:
-        """inputs [3, B]: ids, places, positions → logits [B, vocab]. What a graph records."""
-        ids, places, positions = inputs
+    def _single(self, cache: TorchCache, runs: Sequence[NewTokens]) -> Tensor:
+        """One token for each slot: logits [B, vocab]."""
+        rows = [(run.ids[0], run.length, run.position, run.slot) for run in runs]
+        inputs = np.array(rows, np.int64).T
+        if self._steps is not None and self._steps.cache is cache:
+            return self._steps.run(inputs)
+        total = aligned(max(run.length for run in runs) + 1)
+        neighbours = _first_of_neighbours([run.slot for run in runs])
+        return self._step(cache, to_device(inputs, self.device), total, neighbours)
+
+    def _step(
+        self, cache: TorchCache, inputs: Tensor, total: int, neighbours: int | None = None
+    ) -> Tensor:
+        """inputs [4, B]: ids, places, positions, slots → logits [B, vocab]. Graphs record it."""
+        ids, places, positions, slots = inputs
         cos, sin = (table[positions][:, None] for table in self._rope)
         embeds = self._modules.embed_tokens[ids][:, None]
-        tokens = Tokens(embeds, places[:, None], cos, sin)
-        hidden = run_layers(self._modules, cache, first_slot, total, tokens)
-        return run_head(self._modules, hidden[:, 0])
+        tokens = Tokens(slots, embeds, places[:, None], cos, sin, neighbours=neighbours)
+        return run_head(self._modules, run_layers(self._modules, cache, total, tokens)[:, 0])
+
+    def _several(self, cache: TorchCache, runs: Sequence[NewTokens]) -> Tensor:
+        """Several tokens for some of the slots, the shorter runs padded: logits [L, vocab]."""
+        batch, length = len(runs), max(len(run.ids) for run in runs)
+        inputs = np.zeros((3, batch, length), np.int64)  # ids, places, positions
+        inputs[1] = cache.scratch
+        for row, run in enumerate(runs):
+            size = len(run.ids)
+            counts = np.arange(size)
+            inputs[:, row, :size] = run.ids, run.length + counts, run.position + counts
+        ids, places, positions = to_device(inputs, self.device)
+        cos, sin = (table[positions] for table in self._rope)
+        slots = [run.slot for run in runs]
+        tokens = Tokens(
+            to_device(np.array(slots), self.device),
+            self._modules.embed_tokens[ids],
+            places,
+            cos,
+            sin,
+            neighbours=_first_of_neighbours(slots),
+        )
+        total = aligned(max(run.length + len(run.ids) for run in runs))
+        hidden = run_layers(self._modules, cache, total, tokens)
+        wanted = [
+            hidden[row, len(run.ids) - run.num_logits : len(run.ids)]
+            for row, run in enumerate(runs)
+        ]
+        return run_head(self._modules, torch.cat(wanted))
 
     def logits(self, hidden: Float) -> Float:
         """Final norm and LM head: [L, D] → [L, vocab]."""
@@ -235,12 +270,17 @@ class TorchEngine:
             found: Float = to_host(run_head(self._modules, rows))
         return found
 
-    def _check(self, cache: TorchCache, first_slot: int, finite: NDArray[np.bool_]) -> None:
-        """Raises GenerationError unless all rows are numbers."""
+    def _check(self, cache: TorchCache, slots: Sequence[int], finite: NDArray[np.bool_]) -> None:
+        """Raises GenerationError unless the values of all slots are numbers."""
         if finite.all():
             return
         if len(finite) == 1:
-            cache.clear(first_slot)
+            cache.clear(slots[0])
         advice = "use --dtype float32" if self.dtype == torch.float16 else "check the checkpoint"
         dtype = self.about["dtype"]
         raise GenerationError(f"the model's values went beyond numbers in {dtype}; {advice}")
+
+
+def _first_of_neighbours(slots: Sequence[int]) -> int | None:
+    """The first slot, if each of the others follows the one before it."""
+    return slots[0] if list(slots) == list(range(slots[0], slots[0] + len(slots))) else None

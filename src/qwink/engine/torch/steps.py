@@ -22,7 +22,7 @@ from qwink.engine.torch.cache import TorchCache, aligned
 from qwink.engine.torch.transfer import to_device
 
 Ints = NDArray[np.int64]
-# ids, places and positions [3, B], how many tokens of each slot to look at → logits [B, vocab].
+# ids, places, positions and slots [4, B], how many tokens of each slot to look at → logits [B, vocab].
 Step = Callable[[Tensor, int], Tensor]
 # Takes a computation, runs it, and returns what repeats it and gives its result.
 Record = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
@@ -49,12 +49,12 @@ def at_least(wanted: int, of: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Recording:
-    inputs: Tensor  # [3, B], where the graph reads them
+    inputs: Tensor  # [4, B], where the graph reads them
     repeat: Callable[[], Tensor]
 
 
 class Steps:
-    """Steps of the slots from 0 on. `record` is a `Graphs` on a GPU."""
+    """Steps of one token for each sequence. `record` is a `Graphs` on a GPU."""
 
     def __init__(self, cache: TorchCache, step: Step, record: Record) -> None:
         self.cache, self._step, self._record = cache, step, record
@@ -67,14 +67,14 @@ class Steps:
         return len(self._recordings)
 
     def run(self, inputs: Ints) -> Tensor:
-        """inputs [3, B], as of `Step` → logits [B, vocab], valid until the next run.
+        """inputs [4, B], as of `Step` → logits [B, vocab], valid until the next run.
 
-        Padding rows run token 0 into the scratch row, where it disturbs nobody.
+        Padding runs token 0 into the scratch row of slot 0, which nothing reads.
         """
         num_rows = inputs.shape[1]
         batch = at_least(num_rows, self._batches)
         length = at_least(int(inputs[1].max()) + 1, self._lengths)
-        padded = np.zeros((3, batch), np.int64)
+        padded = np.zeros((4, batch), np.int64)
         padded[1] = self.cache.scratch
         padded[:, :num_rows] = inputs
         given = to_device(padded, self.cache.device)

@@ -14,21 +14,22 @@ from qwink.engine.torch.weights import Modules
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
-    """Tokens to run: S for each of B neighbouring slots, the shorter rows padded.
+    """Tokens to run: S for each of B slots, the shorter rows padded.
 
     `places` say where in its slot each token goes; it attends to all up to there.
+    `neighbours`: the first slot, if `slots` counts up from there.
     """
 
+    slots: Tensor  # [B]
     embeds: Tensor  # [B, S, D]
     places: Tensor  # [B, S]; the cache's scratch row for padding
     cos: Tensor  # float32 [B, S, head_dim / 2]
     sin: Tensor
     deepstack: Tensor | None = None  # [taps, B, S, D], zero where there is no image
+    neighbours: int | None = None
 
 
-def run_layers(
-    modules: Modules, cache: TorchCache, first_slot: int, total: int, tokens: Tokens
-) -> Tensor:
+def run_layers(modules: Modules, cache: TorchCache, total: int, tokens: Tokens) -> Tensor:
     """Run tokens through all layers; their keys and values go to the cache.
 
     `total` is how much of each slot is looked at: at least up to the last token's place.
@@ -37,7 +38,7 @@ def run_layers(
     hidden, places = tokens.embeds, tokens.places
     batch, length, _ = hidden.shape
     cos, sin = tokens.cos[:, None], tokens.sin[:, None]  # the same for all heads
-    slots = torch.arange(batch, device=hidden.device)[:, None]
+    slots = tokens.slots[:, None]
     columns = torch.arange(total, device=hidden.device)
     later = columns > places[:, None, :, None]  # [B, 1, S, T]
     mask = torch.zeros_like(later, dtype=hidden.dtype)
@@ -49,16 +50,27 @@ def run_layers(
         query = attention.q_norm(attention.q_proj(x).view(shape)).transpose(1, 2)
         key = attention.k_norm(attention.k_proj(x).view(shape)).transpose(1, 2)
         value = attention.v_proj(x).view(shape)  # [B, S, KV heads, d]
-        keys, values = cache.layer(index, first_slot, batch)
+        keys, values = cache.layer(index)
         keys[slots, :, places] = rotate(key, cos, sin).transpose(1, 2)
         values[slots, :, places] = value
         query = rotate(query, cos, sin)
-        x = attend(query, keys[:, :, :total], values[:, :, :total], mask)
+        x = attend(query, *(_slots(whole, tokens, total) for whole in (keys, values)), mask)
         hidden = hidden + attention.o_proj(x)
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
         if tokens.deepstack is not None and index < len(tokens.deepstack):
             hidden = hidden + tokens.deepstack[index]
     return hidden
+
+
+def _slots(whole: Tensor, tokens: Tokens, total: int) -> Tensor:
+    """The first `total` rows of the tokens' slots: [B, KV heads, total, head_dim].
+
+    Slots that are not neighbours are copied.
+    """
+    rows = whole[:, :, :total]
+    if tokens.neighbours is None:
+        return rows.index_select(0, tokens.slots)
+    return rows[tokens.neighbours : tokens.neighbours + len(tokens.slots)]
 
 
 def run_head(modules: Modules, hidden: Tensor) -> Tensor:
