@@ -1,6 +1,6 @@
-"""Compiles `qwink.native` when the package is built, where its processor and a compiler are there.
+"""Compiles `qwink.native` when the package is built on x86-64 Linux with a C compiler.
 
-Without them the package is complete too: graphs are then made of ONNX Runtime's own operators.
+Otherwise graphs are made of ONNX Runtime's operators alone.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def tiles_of(weight: NDArray[np.int8]) -> NDArray[np.uint8]:
     """[columns, depth] of -8 to 7 to [tiles, depth / 8, 64]."""
     padded = np.pad(weight, ((0, -weight.shape[0] % 16), (0, 0))) + 8
     eights = padded.reshape(-1, 16, DEPTH // 8, 2, 4).transpose(0, 2, 3, 1, 4).astype(np.uint8)
-    packed: NDArray[np.uint8] = eights[:, :, 0] | eights[:, :, 1] << 4
+    packed = (eights[:, :, 0] | eights[:, :, 1] << 4).astype(np.uint8)
     return np.ascontiguousarray(packed.reshape(-1, DEPTH // 8, 64))
 
 
