@@ -65,7 +65,7 @@ def test_vision_encoder(pair: Pair, grids: list[Grid]) -> None:
     engine, reference = pair
     rng = np.random.default_rng(1)
     images = [noise(engine.config, grid, f"{i}", rng) for i, grid in enumerate(grids)]
-    for patches, encoded in zip(images, engine.encode_many(images), strict=True):
+    for patches, encoded in zip(images, engine.encode(images), strict=True):
         embeds, deepstack = reference_features(reference, patches)
         assert encoded.grid == patches.grid
         assert encoded.key.startswith(patches.key)
@@ -80,8 +80,8 @@ def test_frames_of_a_video_are_encoded_each_by_itself(pair: Pair) -> None:
     rng = np.random.default_rng(2)
     frames = [noise(engine.config, SQUARE, "frame", rng) for _ in range(2)]
     pixels = np.concatenate([frame.pixels for frame in frames])
-    video = engine.encode(Patches(pixels, replace(SQUARE, t=2), "video"))
-    alone = [engine.encode(frame) for frame in frames]
+    video = engine.encode([Patches(pixels, replace(SQUARE, t=2), "video")])[0]
+    alone = engine.encode(frames)
     np.testing.assert_allclose(video.embeds, np.concatenate([i.embeds for i in alone]), atol=1e-5)
 
 

@@ -60,10 +60,10 @@ AVX2 INLINE void score(struct query *q, const bool two, const struct run *run, i
   const int64_t stride = round_up(size, UNIT);
   const float *keys = run->of;
   for (int64_t t = 0; t < count; t += VECTOR_RUN, keys += VECTOR_RUN * stride) {
-    EACH_4(CLEAR)
+    EACH_4(CLEAR);
     for (int64_t i = 0; i < size; i += 8) {
       const __m256 x = _mm256_load_ps(q->x + i), y = two ? _mm256_load_ps(q[1].x + i) : x;
-      EACH_4(MULTIPLY)
+      EACH_4(MULTIPLY);
     }
     _mm_store_ps(q->scores + t, sums_of(first0, first1, first2, first3));
     if (two) _mm_store_ps(q[1].scores + t, sums_of(second0, second1, second2, second3));
@@ -88,13 +88,13 @@ AVX2 INLINE void add_values(struct query *q, const bool two, const struct run *r
                             int64_t to, int64_t size) {
   const int64_t stride = round_up(size, UNIT);
   for (int64_t i = 0; i < size; i += UNIT) {
-    EACH_4(READ)
+    EACH_4(READ);
     for (int64_t t = from; t < to; t++) {
       const __m256 x = _mm256_broadcast_ss(q->scores + t);
       const __m256 y = two ? _mm256_broadcast_ss(q[1].scores + t) : x;
-      EACH_4(ADD)
+      EACH_4(ADD);
     }
-    EACH_4(WRITE)
+    EACH_4(WRITE);
   }
 }
 

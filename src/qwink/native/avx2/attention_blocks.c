@@ -47,11 +47,12 @@ struct block {
 #define ROWS(N)                                                                                  \
   AVX2 static void rows_##N(const float *left, int64_t depth, const float *right, int64_t count, \
                             float *out, int64_t width) {                                         \
-    EACH_##N(READ) for (int64_t i = 0; i < count; i++, left++, right += SLICE) {                 \
+    EACH_##N(READ);                                                                              \
+    for (int64_t i = 0; i < count; i++, left++, right += SLICE) {                                \
       const __m256 b0 = _mm256_load_ps(right), b1 = _mm256_load_ps(right + 8);                   \
-      EACH_##N(MULTIPLY)                                                                         \
+      EACH_##N(MULTIPLY);                                                                        \
     }                                                                                            \
-    EACH_##N(WRITE)                                                                              \
+    EACH_##N(WRITE);                                                                             \
   }
 ROWS(1)
 ROWS(2)

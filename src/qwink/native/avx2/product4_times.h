@@ -20,7 +20,8 @@
   TARGET INLINE void block_##N(const uint8_t *weight, const struct block4 *x, __m256 scale0, \
                                __m256 scale1, float (*sums)[TILE]) {                         \
     const __m256i half = _mm256_set1_epi8(15);                                               \
-    EACH_##N(CLEAR) for (int r = 0; r < BLOCK4 / 8; r++, weight += CHUNK) {                  \
+    EACH_##N(CLEAR);                                                                         \
+    for (int r = 0; r < BLOCK4 / 8; r++, weight += CHUNK) {                                  \
       _mm_prefetch((const char *)weight + FAR, _MM_HINT_T1);                                 \
       _mm_prefetch((const char *)weight + NEAR, _MM_HINT_T0);                                \
       const __m256i w0 = _mm256_loadu_si256((const __m256i *)weight);                        \
@@ -28,9 +29,10 @@
       const __m256i a0 = _mm256_and_si256(w0, half), a1 = _mm256_and_si256(w1, half);        \
       const __m256i b0 = _mm256_and_si256(_mm256_srli_epi16(w0, 4), half);                   \
       const __m256i b1 = _mm256_and_si256(_mm256_srli_epi16(w1, 4), half);                   \
-      EACH_##N(ADD)                                                                          \
+      EACH_##N(ADD);                                                                         \
     }                                                                                        \
-    EACH_##N(FINISH) EACH_##N(SCALE)                                                         \
+    EACH_##N(FINISH);                                                                        \
+    EACH_##N(SCALE);                                                                         \
   }
 BLOCK(1)
 BLOCK(2)

@@ -22,15 +22,16 @@
 #define STREAM(N)                                                                 \
   AVX2 static void stream_##N(const int8_t *w, const uint8_t *x, int32_t *sums) { \
     const __m256i ones = _mm256_set1_epi16(1);                                    \
-    EACH_##N(READ_SUMS) for (int r = 0; r < TILE; r++, w += CHUNK) {              \
+    EACH_##N(READ_SUMS);                                                          \
+    for (int r = 0; r < TILE; r++, w += CHUNK) {                                  \
       _mm_prefetch((const char *)w + FAR, _MM_HINT_T1);                           \
       _mm_prefetch((const char *)w + NEAR, _MM_HINT_T0);                          \
       const __m256i w0 = _mm256_loadu_si256((const __m256i *)w);                  \
       const __m256i w1 = _mm256_loadu_si256((const __m256i *)(w + 32));           \
       const __m256i size0 = _mm256_abs_epi8(w0), size1 = _mm256_abs_epi8(w1);     \
-      EACH_##N(MULTIPLY)                                                          \
+      EACH_##N(MULTIPLY);                                                         \
     }                                                                             \
-    EACH_##N(WRITE_SUMS)                                                          \
+    EACH_##N(WRITE_SUMS);                                                         \
   }
 STREAM(1)
 STREAM(2)
@@ -84,12 +85,13 @@ AVX2 static void widen_rows(const uint8_t *x, int64_t count, int64_t depth, int1
 
 #define WIDE(N)                                                                                 \
   AVX2 static void wide_##N(const int16_t *w, const int16_t *x, int64_t depth, int32_t *sums) { \
-    EACH_##N(READ_SUMS) for (int64_t k = 0; k < depth; k += 2, w += 2 * SLICE) {                \
+    EACH_##N(READ_SUMS);                                                                        \
+    for (int64_t k = 0; k < depth; k += 2, w += 2 * SLICE) {                                    \
       const __m256i w0 = _mm256_load_si256((const __m256i *)w);                                 \
       const __m256i w1 = _mm256_load_si256((const __m256i *)(w + SLICE));                       \
-      EACH_##N(MULTIPLY_WIDE)                                                                   \
+      EACH_##N(MULTIPLY_WIDE);                                                                  \
     }                                                                                           \
-    EACH_##N(WRITE_SUMS)                                                                        \
+    EACH_##N(WRITE_SUMS);                                                                       \
   }
 WIDE(1)
 WIDE(2)

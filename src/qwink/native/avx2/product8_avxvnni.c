@@ -11,18 +11,18 @@
   }
 
 // `AHEAD` fetches weights ahead.
-#define CHUNKS(NAME, N, AHEAD)                                                         \
-  AVXVNNI static void NAME##_##N(const int8_t *w, const uint8_t *x, int64_t depth,     \
-                                 int32_t *sums) {                                      \
-    EACH_##N(READ_SUMS) for (; depth > 0; depth -= CHUNK, x += TILE * CHUNK,           \
-                                          w += TILE * CHUNK) for (int r = 0; r < TILE; \
-                                                                  r++, w += CHUNK) {   \
-      AHEAD                                                                            \
-      const __m256i w0 = _mm256_loadu_si256((const __m256i *)w);                       \
-      const __m256i w1 = _mm256_loadu_si256((const __m256i *)(w + 32));                \
-      EACH_##N(MULTIPLY)                                                               \
-    }                                                                                  \
-    EACH_##N(WRITE_SUMS)                                                               \
+#define CHUNKS(NAME, N, AHEAD)                                                     \
+  AVXVNNI static void NAME##_##N(const int8_t *w, const uint8_t *x, int64_t depth, \
+                                 int32_t *sums) {                                  \
+    EACH_##N(READ_SUMS);                                                           \
+    for (; depth > 0; depth -= CHUNK, x += TILE * CHUNK, w += TILE * CHUNK)        \
+      for (int r = 0; r < TILE; r++, w += CHUNK) {                                 \
+        AHEAD                                                                      \
+        const __m256i w0 = _mm256_loadu_si256((const __m256i *)w);                 \
+        const __m256i w1 = _mm256_loadu_si256((const __m256i *)(w + 32));          \
+        EACH_##N(MULTIPLY);                                                        \
+      }                                                                            \
+    EACH_##N(WRITE_SUMS);                                                          \
   }
 #define FETCH                                       \
   _mm_prefetch((const char *)w + FAR, _MM_HINT_T1); \

@@ -13,6 +13,9 @@
 // the first. The processor's own prefetcher stops at every page and starts too late.
 enum { FAR = 16384, NEAR = 2048 };  // bytes
 
+bool avx2_supported(void);
+bool avxvnni_supported(void);
+
 // Rows become signed bytes for avx2, and unsigned bytes with zero point 128 for avxvnni.
 void avx2_quantize_tile(const struct quantize *q, int64_t tile);
 void avxvnni_quantize_tile(const struct quantize *q, int64_t tile);
