@@ -280,12 +280,12 @@ def test_values_that_are_not_numbers_fail_their_row_only(tiny_model: Model) -> N
         def broken(cache: Any, runs: Any) -> Any:
             logits = step(cache, runs)
             if len(runs) == 2:
-                logits[0] = float("nan")
+                logits[[run.slot for run in runs].index(ticket.slot)] = float("nan")
             return logits
 
         engine.gate.clear()
         engine.step = broken  # type: ignore[method-assign]
-        _, bad = submit(vlm, "bad", 8)
+        ticket, bad = submit(vlm, "bad", 8)
         _, good = submit(vlm, "good", 8)
         engine.gate.set()
         with pytest.raises(GenerationError, match="not numbers"):

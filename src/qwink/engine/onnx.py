@@ -172,6 +172,7 @@ class OnnxEngine:
             np.asarray(select, np.int64),
             deepstack,
             prompt=True,
+            last=chunk.stop == len(chunk.prompt),
         )
         return self._prefill.run(cache, tokens)
 
