@@ -27,6 +27,7 @@ FLAGS = (
     "-fvisibility=hidden",
     "-Wall",
     "-Wextra",
+    "-ffp-contract=off",  # the kernels say where they use a fused product and sum
 )
 
 

@@ -3,8 +3,11 @@
     python -m benchmarks.serving ARTIFACT
 
 Figures, all at the scheduler, without HTTP:
-- first token of a question about a new picture, of a second question about it (same prompt
-  prefix), and of the same picture under another system prompt (only its encoding is reused);
+- first token of a question about a new picture; right after its answer, of a second question about
+  it (same start of the prompt) and of that question again; and of the same picture under another
+  system prompt (only its encoding is reused);
+- an answer's step of one token, of a token for each of eight sequences, and of eight tokens of one
+  sequence;
 - tokens per second of 1, 4 and 8 streams together;
 - the longest gap between two tokens of a running stream while another user's picture is encoded
   and prefilled, against one run of the vision encoder.
@@ -26,9 +29,11 @@ from typing import Any
 import numpy as np
 
 from qwink.bench.facts import collect
+from qwink.engine.base import Chunk, NewTokens
+from qwink.model.rope import mrope_positions
 from qwink.runtime.models import load
 from qwink.runtime.vlm import VLM
-from qwink.types import Result
+from qwink.types import Prompt, Result
 
 RESULTS = Path(__file__).parent / "results"
 SIZE = 448
@@ -50,15 +55,17 @@ def ask(vlm: VLM, image: Any, question: str, tokens: int, system: str | None = N
 
 
 def first_tokens(vlm: VLM, rounds: int) -> dict[str, Any]:
-    rows: dict[str, list[float]] = {"new": [], "second_question": [], "other_system_prompt": []}
+    kinds = ("new", "second_question", "same_question_again", "other_system_prompt")
+    rows: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(rounds):
         image = picture(1000 + number)
         for kind, question, system in (
             ("new", "What is shown in this picture?", None),
             ("second_question", "Which colours does it have, from left to right?", None),
+            ("same_question_again", "Which colours does it have, from left to right?", None),
             ("other_system_prompt", "What is shown in this picture?", "Answer in one word."),
         ):
-            result = ask(vlm, image, question, 1, system)
+            result = ask(vlm, image, question, 4, system)
             rows[kind].append(result.timings.first_token_ms)
             print(kind, round(rows[kind][-1]), result.usage, file=sys.stderr, flush=True)
     medians = {kind: round(statistics.median(values), 1) for kind, values in rows.items()}
@@ -66,9 +73,36 @@ def first_tokens(vlm: VLM, rounds: int) -> dict[str, Any]:
         kind: round(
             statistics.median(a / b for a, b in zip(rows["new"], rows[kind], strict=True)), 2
         )
-        for kind in ("second_question", "other_system_prompt")
+        for kind in kinds[1:]
     }
     return {"first_token_ms": medians, "times_faster_than_new": faster}
+
+
+def steps(vlm: VLM, rounds: int) -> dict[str, Any]:
+    """Milliseconds of steps of one and eight rows, behind 256 tokens of text each, in turns."""
+    engine, num_slots, length = vlm.engine, 8, 256
+    cache = engine.open_cache(num_slots, 2 * length)
+    ids = np.random.default_rng(0).integers(0, 1000, length)
+    positions, following = mrope_positions(length, ())
+    prompt = Prompt(ids, (), positions, following)
+    for slot in range(num_slots):
+        engine.prefill(cache, [Chunk(slot, prompt, {}, 0, length)])
+    kinds = {
+        "one_row": [NewTokens(0, (5,), length, following)],
+        "eight_sequences": [NewTokens(s, (5,), length, following) for s in range(num_slots)],
+        "eight_rows_of_one": [NewTokens(0, (5,) * 8, length, following, 8)],
+    }
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(4 * rounds):
+        for kind, runs in kinds.items():
+            start = time.perf_counter()
+            engine.step(cache, runs)
+            times[kind].append((time.perf_counter() - start) * 1e3)
+    medians = {kind: statistics.median(values) for kind, values in times.items()}
+    return {
+        "ms": {kind: round(value, 1) for kind, value in medians.items()},
+        "times_one_row": {k: round(v / medians["one_row"], 2) for k, v in medians.items()},
+    }
 
 
 def throughput(vlm: VLM, tokens: int) -> dict[str, Any]:
@@ -156,11 +190,12 @@ def main() -> None:
             "rounds": args.rounds,
             "facts": asdict(collect()),
             "reuse": first_tokens(vlm, args.rounds),
+            "steps": steps(vlm, args.rounds),
             "batching": throughput(vlm, args.tokens),
             "fairness": longest_gap(vlm, args.rounds),
         }
     args.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps({k: result[k] for k in ("reuse", "batching", "fairness")}))
+    print(json.dumps({k: result[k] for k in ("reuse", "steps", "batching", "fairness")}))
 
 
 if __name__ == "__main__":

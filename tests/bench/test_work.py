@@ -11,11 +11,11 @@ from qwink.bench.work import Work, decode_work, encode_work, kv_bytes_per_token,
 from qwink.export.build import export
 from qwink.export.recipe import RECIPES
 from qwink.model.config import ModelConfig, load_config
-from qwink.native import KERNELS, Kernels
+from qwink.native import LAYOUTS, NATIVE_LAYOUT, Layout
 
 NANO = Path(qwink.__file__).parent / "assets" / "nano"
 FAST, EXACT = RECIPES["fast"], RECIPES["exact"]
-PLAIN: Kernels = "onnxruntime"
+PLAIN: Layout = "onnxruntime"
 
 
 def test_encoder_of_the_2b_at_448(published_2b: ModelConfig) -> None:
@@ -41,7 +41,7 @@ def test_decode_computes_every_parameter_once(published_2b: ModelConfig) -> None
 def test_keys_and_values_of_the_2b(published_2b: ModelConfig) -> None:
     plain = kv_bytes_per_token(published_2b, PLAIN)
     assert plain == 2 * 28 * 8 * 128 * 4
-    assert kv_bytes_per_token(published_2b, "amx") == plain // 2  # half precision
+    assert kv_bytes_per_token(published_2b, NATIVE_LAYOUT) == plain // 2  # half precision
     longer, shorter = (decode_work(published_2b, FAST, PLAIN, n).read_bytes for n in (1000, 200))
     assert longer - shorter == 800 * plain
 
@@ -56,24 +56,24 @@ def test_prefill_is_the_sum_of_its_tokens(published_2b: ModelConfig) -> None:
     assert prefill_work(published_2b, EXACT, PLAIN, 16).flops == sum(tokens) - 15 * (head + last)
 
 
-@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", RECIPES)
-def test_bytes_are_those_of_an_export(name: str, kernels: Kernels, tmp_path: Path) -> None:
+def test_bytes_are_those_of_an_export(name: str, layout: Layout, tmp_path: Path) -> None:
     recipe, config = RECIPES[name], load_config(NANO)
-    if kernels != PLAIN and recipe is EXACT:
-        pytest.skip("fp32 is computed by onnxruntime's kernels only")
-    artifact = export(NANO, tmp_path / name, recipe, kernels=kernels)
+    if layout != PLAIN and recipe is EXACT:
+        pytest.skip("fp32 is computed by ONNX Runtime's operators only")
+    artifact = export(NANO, tmp_path / name, recipe, layout=layout)
 
     def size(*parts: str) -> int:
         return sum(artifact.graph(part).with_suffix(".bin").stat().st_size for part in parts)
 
-    own_kv = kv_bytes_per_token(config, kernels)  # the new token's, which decoding writes and reads
-    decoded = decode_work(config, recipe, kernels, 0).read_bytes - own_kv
+    own_kv = kv_bytes_per_token(config, layout)  # the new token's, which decoding writes and reads
+    decoded = decode_work(config, recipe, layout, 0).read_bytes - own_kv
     # Files also hold norms, biases and padding: a larger share of a tiny model.
     assert 0.93 < decoded / size("decode", "head") <= 1
-    prefilled = prefill_work(config, recipe, kernels, 1).read_bytes - own_kv
+    prefilled = prefill_work(config, recipe, layout, 1).read_bytes - own_kv
     assert 0.93 < prefilled / size("prefill", "head") <= 1
-    assert 0.93 < encode_work(config, recipe, kernels, 4).read_bytes / size("vision") <= 1
+    assert 0.93 < encode_work(config, recipe, layout, 4).read_bytes / size("vision") <= 1
 
 
 def test_work_adds_up() -> None:

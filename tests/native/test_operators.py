@@ -18,7 +18,9 @@ from qwink.export.linear import Activation, Norm, gated, linear, native_attribut
 from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_columns
 from qwink.export.recipe import W8A8, nbits
 from qwink.export.stream import Stream
+from qwink.export.target import Target
 from qwink.model.rope import vision_rope
+from qwink.native import NATIVE_LAYOUT
 from qwink.types import Grid
 from tests.native.nodes import from_panels, to_panels
 
@@ -43,7 +45,7 @@ def normal(*shape: int) -> Float:
 def load(folder: Path, build: Build, **inputs: Any) -> ort.InferenceSession:
     """A small graph. `build` finds its inputs by name."""
     file = WeightFile(folder / "graph.bin")
-    graph = Graph("graph", file, "amx")
+    graph = Graph("graph", file, Target(NATIVE_LAYOUT))
     for name, value in inputs.items():
         graph.input(name, value.dtype, [f"{name}_{axis}" for axis in range(value.ndim)])
     graph.output(build(graph), "y", np.float32, [])
@@ -266,7 +268,7 @@ def test_large_weights_are_copied_and_stay_the_same(
     x, weight = normal(num_rows, 1024), normal(5000, 1024)
 
     def build(g: Graph) -> str:
-        g.answers = True
+        g.huge_pages = True
         return linear(Activation(g, "x"), weight, scheme, "w")
 
     session = load(tmp_path, build, x=x)

@@ -45,7 +45,7 @@ def stages_result(encode_ms: float = 50.0) -> dict[str, Any]:
             around(2.5),
             around(140.0),
             2 * 10**8,
-            cost_card(config, RECIPES["fast"], "amx", tokens, tokens + 20, ceilings, measured),
+            cost_card(config, RECIPES["fast"], "tiles16", tokens, tokens + 20, ceilings, measured),
         )
 
     sizes = (size("224x224", 49), size("448x448", 196))

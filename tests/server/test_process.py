@@ -113,12 +113,12 @@ BREAK = """
 import os, sys
 from qwink.cli import main
 from qwink.engine.onnx import OnnxEngine
-decode = OnnxEngine.decode
+step = OnnxEngine.step
 def breaking(self, *arguments):
     if os.path.exists(os.environ["BREAK"]):
         raise SystemExit("broken")
-    return decode(self, *arguments)
-OnnxEngine.decode = breaking
+    return step(self, *arguments)
+OnnxEngine.step = breaking
 main()
 """
 

@@ -9,7 +9,7 @@ from qwink.bench.ceilings import Ceilings
 from qwink.bench.work import Work, decode_work, encode_work, kv_bytes_per_token, prefill_work
 from qwink.export.recipe import Recipe
 from qwink.model.config import ModelConfig
-from qwink.native import Kernels
+from qwink.native import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Measured:
 def cost_card(
     config: ModelConfig,
     recipe: Recipe,
-    kernels: Kernels,
+    layout: Layout,
     image_tokens: int,
     prompt_tokens: int,
     ceilings: Ceilings,
@@ -61,16 +61,16 @@ def cost_card(
 ) -> Card:
     """The card of a request with `prompt_tokens`, of which `image_tokens` are of one image.
 
-    `recipe` and `kernels` say how weights, keys and values are stored.
+    `recipe` and `layout` say how weights, keys and values are stored.
     """
     took = measured or Measured(0, 0, None)
-    encode = encode_work(config, recipe, kernels, image_tokens * config.vision.merge_size**2)
-    prefill = prefill_work(config, recipe, kernels, prompt_tokens)
-    token = decode_work(config, recipe, kernels, prompt_tokens)
+    encode = encode_work(config, recipe, layout, image_tokens * config.vision.merge_size**2)
+    prefill = prefill_work(config, recipe, layout, prompt_tokens)
+    token = decode_work(config, recipe, layout, prompt_tokens)
     return Card(
         image_tokens,
         prompt_tokens,
-        kv_bytes_per_token(config, kernels),
+        kv_bytes_per_token(config, layout),
         floor(encode, ceilings, took.encode_ms or None),
         floor(prefill, ceilings, took.prefill_ms or None),
         floor(token, ceilings, took.token_ms),

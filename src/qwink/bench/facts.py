@@ -12,12 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from qwink.engine.threads import physical_cores
+from qwink.native.processor import features
 
-# What the products of a quantised model run on; /proc/cpuinfo has a hundred more.
-_FEATURES = (
-    *("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8", "amx_bf16"),
-    *("asimddp", "i8mm", "bf16", "sve"),
-)
 PACKAGES = ("qwink", "onnxruntime", "numpy")
 
 
@@ -54,7 +50,7 @@ def collect(packages: Sequence[str] = PACKAGES, accelerator: str | None = None) 
     return Facts(
         Hardware(
             _cpu_name(),
-            tuple(feature for feature in _FEATURES if feature in _cpu_flags()),
+            features(),
             len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _all_cpus(),
             physical_cores(),
             _memory_bytes(),
@@ -96,10 +92,6 @@ def _cpuinfo(key: str) -> str:
 
 def _cpu_name() -> str:
     return _cpuinfo("model name") or platform.processor() or platform.machine()
-
-
-def _cpu_flags() -> set[str]:
-    return set((_cpuinfo("flags") or _cpuinfo("Features")).split())
 
 
 def _all_cpus() -> int:

@@ -200,7 +200,7 @@ def _summary(plan: Plan, size: str, answers: list[Answer], ceilings: Ceilings) -
         cost_card(
             config,
             get_recipe(manifest.recipe),
-            manifest.kernels,
+            manifest.layout,
             warm.image_tokens,
             warm.prompt_tokens,
             ceilings,

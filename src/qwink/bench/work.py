@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from qwink.export.recipe import FP32, Recipe, Scheme
-from qwink.export.text import cache_type, decode_schemes, text_kernels, uniform_schemes
+from qwink.export.text import decode_schemes, uniform_schemes
 from qwink.model.config import ModelConfig, TextConfig
-from qwink.native import Kernels
+from qwink.native import Layout, cache_type
 
 FLOAT_BYTES = 4
 HALF_BYTES = 2
@@ -46,9 +46,9 @@ class Work:
         return Work(self.int8_flops * times, self.float_flops * times, self.read_bytes * times)
 
 
-def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme, kernels: Kernels) -> int:
-    """Size of a weight matrix with its scales, as an export for `kernels` stores it."""
-    ours = kernels != "onnxruntime"
+def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme, layout: Layout) -> int:
+    """Size of a weight matrix with its scales, as an export with `layout` stores it."""
+    ours = layout != "onnxruntime"
     if scheme.kind == "fp32":
         return num_outputs * num_inputs * FLOAT_BYTES
     if scheme.kind == "w8a8" or (ours and scheme.bits == 8):
@@ -58,30 +58,30 @@ def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme, kernels: Ker
     return num_outputs * blocks * (scheme.block * scheme.bits // 8 + scale_bytes)
 
 
-def product(rows: int, num_outputs: int, num_inputs: int, scheme: Scheme, kernels: Kernels) -> Work:
+def product(rows: int, num_outputs: int, num_inputs: int, scheme: Scheme, layout: Layout) -> Work:
     """[rows, num_inputs] times a weight matrix, which is read once."""
     flops = 2 * rows * num_outputs * num_inputs
-    read = weight_bytes(num_outputs, num_inputs, scheme, kernels)
+    read = weight_bytes(num_outputs, num_inputs, scheme, layout)
     return Work(0, flops, read) if scheme.kind == "fp32" else Work(flops, 0, read)
 
 
-def encode_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_patches: int) -> Work:
+def encode_work(config: ModelConfig, recipe: Recipe, layout: Layout, num_patches: int) -> Work:
     """The vision encoder over one image."""
     vision, scheme = config.vision, recipe.vision
     hidden, wide = vision.hidden_size, vision.intermediate_size
     merged = hidden * vision.merge_size**2
     num_tokens = num_patches // vision.merge_size**2
     # A still image is its own second frame: the export adds up the weights of the two.
-    patch = product(num_patches, hidden, vision.in_channels * vision.patch_size**2, FP32, kernels)
+    patch = product(num_patches, hidden, vision.in_channels * vision.patch_size**2, FP32, layout)
     shapes = ((3 * hidden, hidden), (hidden, hidden), (wide, hidden), (hidden, wide))
-    layer = _sum(product(num_patches, *shape, scheme, kernels) for shape in shapes)
+    layer = _sum(product(num_patches, *shape, scheme, layout) for shape in shapes)
     layer += Work(float_flops=4 * num_patches**2 * hidden)  # attention: scores, weighted sum
-    merger = product(num_tokens, merged, merged, scheme, kernels)
-    merger += product(num_tokens, vision.out_hidden_size, merged, scheme, kernels)
+    merger = product(num_tokens, merged, merged, scheme, layout)
+    merger += product(num_tokens, vision.out_hidden_size, merged, scheme, layout)
     return patch + layer * vision.depth + merger * (1 + len(vision.deepstack_layers))
 
 
-def prefill_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_tokens: int) -> Work:
+def prefill_work(config: ModelConfig, recipe: Recipe, layout: Layout, num_tokens: int) -> Work:
     """A whole prompt, and the scores of its last token."""
     num_layers = config.text.num_layers
     schemes = (
@@ -89,28 +89,28 @@ def prefill_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_toke
         if recipe.prefill is None
         else uniform_schemes(num_layers, recipe.prefill)
     )
-    work = _text_work(config, schemes, text_kernels(recipe, kernels), num_tokens, 0)
-    return work + _head_work(config.text, recipe, kernels)
+    work = _text_work(config, schemes, layout, num_tokens, 0)
+    return work + _head_work(config.text, recipe, layout)
 
 
-def decode_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_cached: int) -> Work:
+def decode_work(config: ModelConfig, recipe: Recipe, layout: Layout, num_cached: int) -> Work:
     """One more token after `num_cached` ones."""
     schemes = decode_schemes(config.text.num_layers, recipe)
-    work = _text_work(config, schemes, text_kernels(recipe, kernels), 1, num_cached)
-    return work + _head_work(config.text, recipe, kernels)
+    work = _text_work(config, schemes, layout, 1, num_cached)
+    return work + _head_work(config.text, recipe, layout)
 
 
-def kv_bytes_per_token(config: ModelConfig, kernels: Kernels) -> int:
+def kv_bytes_per_token(config: ModelConfig, layout: Layout) -> int:
     """Keys and values of all layers."""
     text = config.text
-    width = np.dtype(cache_type(kernels)).itemsize
+    width = np.dtype(cache_type(layout)).itemsize
     return 2 * text.num_layers * text.num_kv_heads * text.head_dim * width
 
 
 def _text_work(
     config: ModelConfig,
     schemes: list[dict[str, Scheme]],
-    kernels: Kernels,
+    layout: Layout,
     num_tokens: int,
     num_cached: int,
 ) -> Work:
@@ -126,20 +126,20 @@ def _text_work(
     }
     # Each token attends to those before it and itself; scores and weighted sum.
     pairs = num_tokens * num_cached + num_tokens * (num_tokens + 1) // 2
-    read = (num_cached + num_tokens) * kv_bytes_per_token(config, kernels)
+    read = (num_cached + num_tokens) * kv_bytes_per_token(config, layout)
     work = Work(read_bytes=read)
     for layer, scheme in enumerate(schemes):
         # After the last layer's attention only the last token goes on.
         rows = 1 if layer + 1 == text.num_layers else num_tokens
         for shapes, count in ((before, num_tokens), (after, rows)):
             for name, shape in shapes.items():
-                work += product(count, *shape, scheme[name], kernels)
+                work += product(count, *shape, scheme[name], layout)
         work += Work(float_flops=4 * pairs * queries)
     return work
 
 
-def _head_work(text: TextConfig, recipe: Recipe, kernels: Kernels) -> Work:
-    return product(1, text.vocab_size, text.hidden_size, recipe.head, kernels)
+def _head_work(text: TextConfig, recipe: Recipe, layout: Layout) -> Work:
+    return product(1, text.vocab_size, text.hidden_size, recipe.head, layout)
 
 
 def _sum(works: Iterable[Work]) -> Work:

@@ -6,11 +6,7 @@
 #include "../kernels.h"
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
-#ifdef QWINK_EMULATE  // avxvnni with its instruction in plain C, for tests: see dot.h
-#define AVXVNNI AVX2
-#else
 #define AVXVNNI __attribute__((target("avx2,fma,f16c,avxvnni")))
-#endif
 #define INLINE static inline __attribute__((always_inline))
 
 // Weights are fetched well ahead, in two steps: from memory to the second-level cache, and on to
