@@ -35,7 +35,7 @@ def is_current(chart: Chart, folder: Path) -> bool:
 def write(chart: Chart, folder: Path) -> None:
     """Draw it, unless it is there already."""
     if not is_current(chart, folder):
-        from qwink.bench.plot import save  # brings matplotlib, which checking does without
+        from qwink.lab.plot import save  # brings matplotlib, which checking does without
 
         figure = getattr(import_module(chart.module), chart.function)(chart.document)
         save(figure, folder / f"{chart.name}.svg", f"sha256:{digest(chart)}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from qwink.bench.price import HOUR_MS, Tariff, break_even
-from qwink.bench.services import services
+from qwink.lab.cost.price import HOUR_MS, Tariff, break_even
+from qwink.lab.cost.services import services
+from qwink.lab.record import parse
 from scripts.performance.layout import Results, Section, table
 
 SIZE, ANSWER_TOKENS = "448x448", 64
@@ -22,7 +23,7 @@ five minutes, and a cold start is billed.
 def section(results: Results) -> Section | None:
     rows = []
     for name, document in results.family("stages").items():
-        found = services(document, ANSWER_TOKENS)
+        found = services(parse(document), ANSWER_TOKENS)
         service = found.get(SIZE) or list(found.values())[-1]
         rows.append(
             [

@@ -37,7 +37,7 @@ def section(results: Results) -> Section | None:
     if not found:
         return None
     charts = {
-        name: Chart(f"ladder-{name}", document, "qwink.bench.ladder.plot", "draw_ladder")
+        name: Chart(f"ladder-{name}", document, "qwink.lab.ladder.plot", "draw_ladder")
         for name, document in found.items()
     }
     parts = [_one(name, document, charts[name]) for name, document in found.items()]

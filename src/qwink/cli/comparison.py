@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from qwink.verify.figures import PictureFigures, RecipeFigures, Verdict
-from qwink.verify.run import Comparison
+from qwink.lab.verify.figures import PictureFigures, RecipeFigures, Verdict
+from qwink.lab.verify.run import Comparison
 
 LONGEST_CELL = 120  # characters of an answer
 MOST_ANSWERS = 12  # rows of the table of answers; the rest is in the JSON document

@@ -14,10 +14,10 @@ from qwink.cli.options import Question, Task, Threads
 from qwink.errors import ArtifactError, ImageError, OptionError
 
 if TYPE_CHECKING:
+    from qwink.lab.verify.run import Skipped
+    from qwink.lab.verify.samples import Sample
     from qwink.model.artifact import Artifact
     from qwink.settings import Settings
-    from qwink.verify.run import Skipped
-    from qwink.verify.samples import Sample
 
 BUILT_IN = "these are qwink's own drawings; give yours with --images before you rely on a recipe"
 
@@ -65,12 +65,12 @@ def verify(
       qwink verify ~/models/Qwen3-VL-2B-Instruct --recipe fast --recipe small --json
     """
     from qwink.export.recipe import get_recipe
+    from qwink.lab.verify.run import Options
+    from qwink.lab.verify.run import verify as run
+    from qwink.lab.verify.samples import built_in_samples
     from qwink.model.artifact import is_artifact
     from qwink.runtime.models import find_folder
     from qwink.settings import Settings
-    from qwink.verify.run import Options
-    from qwink.verify.run import verify as run
-    from qwink.verify.samples import built_in_samples
 
     settings = Settings.from_environment()
     names = list(dict.fromkeys(recipe or [settings.recipe]))
@@ -115,8 +115,8 @@ def _usable(folder: Path) -> tuple[list[Sample], list[Skipped]]:
     Raises ImageError if none can be used.
     """
     from qwink.inputs.images import decode, open_image
-    from qwink.verify.run import Skipped
-    from qwink.verify.samples import samples_in
+    from qwink.lab.verify.run import Skipped
+    from qwink.lab.verify.samples import samples_in
 
     usable, skipped = [], []
     for sample in samples_in(folder):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +12,11 @@ from qwink.cli.console import ExportProgress, RecipeName, remark
 from qwink.errors import OptionError
 
 if TYPE_CHECKING:
-    from qwink.bench.ladder.ladder import LadderResult, Times
-    from qwink.bench.ladder.quality import Quality
-    from qwink.bench.ladder.questions import Question, Workload
-    from qwink.bench.ladder.rungs import Rung
-    from qwink.bench.pictures.entry import Entry
+    from qwink.lab.ladder.answers import Quality
+    from qwink.lab.ladder.ladder import LadderResult, Times
+    from qwink.lab.ladder.questions import Question, Workload
+    from qwink.lab.ladder.rungs import Rung
+    from qwink.lab.pictures.entry import Entry
     from qwink.model.artifact import Artifact
     from qwink.settings import Settings
 
@@ -84,11 +83,11 @@ def ladder(
       qwink bench ladder ~/models/Qwen3-VL-2B-Instruct --pictures 7 --max-tokens 8
       qwink bench ladder ~/models/Qwen3-VL-2B-Instruct --gpu --max-tokens 256
     """
-    from qwink.bench.ladder.ladder import Plan, climb
-    from qwink.bench.ladder.rungs import cpu_rungs, gpu_rungs
-    from qwink.bench.pictures.gallery import choose
     from qwink.cli.bench.output import check_out, finish
     from qwink.engine.threads import physical_cores
+    from qwink.lab.ladder.ladder import Plan, climb
+    from qwink.lab.ladder.rungs import cpu_rungs, gpu_rungs
+    from qwink.lab.pictures.gallery import choose
     from qwink.settings import Settings
 
     check_out(out)
@@ -120,8 +119,8 @@ def ladder(
     work = _work(folder, entries, max_image_tokens, settings)
     plan = Plan(folder, wanted, work, artifacts, record, users, threads, device)
     result = climb(plan, remark)
-    show_ladder(result)
-    finish(asdict(result), out)
+    show_ladder(result.measured)
+    finish(result.document(), out)
 
 
 def _chosen(rungs: tuple[Rung, ...], keys: str | None) -> tuple[Rung, ...]:
@@ -147,8 +146,8 @@ def _work(
     checkpoint: Path, entries: Sequence[Entry], max_image_tokens: int, settings: Settings
 ) -> Mapping[Workload, Sequence[Question]]:
     """What the services are asked."""
-    from qwink.bench.ladder.questions import workloads
-    from qwink.bench.pictures.gallery import write
+    from qwink.lab.ladder.questions import workloads
+    from qwink.lab.pictures.gallery import write
     from qwink.model.config import load_config
 
     limits = load_config(checkpoint).preprocessor
@@ -160,7 +159,7 @@ def _artifacts(
     checkpoint: Path, rungs: Sequence[Rung], given: list[str], settings: Settings
 ) -> dict[str, Artifact]:
     """The model of each recipe that a rung needs."""
-    from qwink.bench.ladder.rungs import Ours
+    from qwink.lab.ladder.rungs import Ours
     from qwink.model.artifact import Artifact
     from qwink.model.weights import fingerprint
     from qwink.runtime.models import find_artifact

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,13 +74,13 @@ def load(
     """
     from PIL import Image
 
-    from qwink.bench.load import LoadPlan, measure_load
-    from qwink.bench.price import Tariff
-    from qwink.bench.sample import sample_picture
     from qwink.cli.bench.cost import priced
     from qwink.cli.bench.output import check_out, finish, numbers
     from qwink.cli.bench.tables import show_load
     from qwink.inputs.images import decode, open_image
+    from qwink.lab.cost.price import Tariff
+    from qwink.lab.load.measure import LoadPlan, measure_load
+    from qwink.lab.pictures.sample import sample_picture
 
     if not url.startswith(("http://", "https://")):
         raise OptionError(f"{url!r} is no address; write it as http://127.0.0.1:8000")
@@ -108,16 +107,16 @@ def load(
         timeout,
     )
     result = measure_load(plan, remark)
-    show_load(result)
-    document = asdict(result)
+    show_load(result.measured)
+    document = result.document()
     if plot is not None:
-        from qwink.bench.plot import draw_load, save
+        from qwink.lab.plot import draw_load, save
 
         figure = draw_load(document)
         for ending in ("png", "svg"):
             save(figure, plot.with_name(f"{plot.name}.{ending}"))
     if tariff is not None:
-        document["cost"] = priced(document, tariff)
+        document["cost"] = priced(result, tariff)
     finish(document, out)
 
 

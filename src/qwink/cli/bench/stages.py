@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -63,11 +62,11 @@ def stages(
       qwink bench stages photo.jpg --model ~/models/Qwen3-VL-2B-Instruct --recipe fast
       qwink bench stages --threads 2,4 --sizes 448x448 --price-per-hour 0.08 --out speed.json
     """
-    from qwink.bench.price import Tariff
-    from qwink.bench.stages import Plan, measure_stages
     from qwink.cli.bench.cost import priced
     from qwink.cli.bench.output import check_out, finish, numbers
     from qwink.cli.bench.tables import show_stages
+    from qwink.lab.cost.price import Tariff
+    from qwink.lab.stages.measure import Plan, measure_stages
 
     check_out(out)
     counts = numbers(threads, "--threads") if threads is not None else _all_threads()
@@ -78,10 +77,10 @@ def stages(
         artifact, areas = _model(model, recipe, names, picture_size)
         plan = Plan(artifact, str(picture), picture_size, areas, counts, rounds, answer_tokens)
         result = measure_stages(plan, remark)
-    show_stages(result)
-    document = asdict(result)
+    show_stages(result.measured)
+    document = result.document()
     if tariff is not None:
-        document["cost"] = priced(document, tariff)
+        document["cost"] = priced(result, tariff)
     finish(document, out)
 
 
@@ -95,8 +94,8 @@ def _all_threads() -> tuple[int, ...]:
 
 def _picture(image: Path | None, folder: Path) -> tuple[Path, tuple[int, int]]:
     """Path and upright size of the picture; one is drawn in `folder` where none is given."""
-    from qwink.bench.sample import as_jpeg, sample_picture
     from qwink.inputs.images import open_image
+    from qwink.lab.pictures.sample import as_jpeg, sample_picture
 
     path = image or folder / "sample.jpg"
     if image is None:
@@ -111,7 +110,7 @@ def _model(
     picture_size: tuple[int, int],
 ) -> tuple[Artifact, tuple[tuple[str, int], ...]]:
     """The artifact, and the sizes that it takes as names and areas in pixels."""
-    from qwink.bench.sizes import choose_sizes
+    from qwink.lab.stages.sizes import choose_sizes
     from qwink.runtime.models import find_artifact
     from qwink.settings import Settings
 

@@ -8,10 +8,10 @@ from qwink.cli.bench.output import milliseconds, show
 from qwink.cli.console import format_bytes
 
 if TYPE_CHECKING:
-    from qwink.bench.card import Floor
-    from qwink.bench.load import LoadResult
-    from qwink.bench.price import Bill
-    from qwink.bench.stages import SizeResult, StagesResult
+    from qwink.lab.cost.card import Floor
+    from qwink.lab.cost.price import Bill
+    from qwink.lab.load.measure import LoadResult
+    from qwink.lab.stages.measure import SizeResult, StagesResult
     from qwink.types import Stage
 
 _SHOWN: tuple[Stage, ...] = ("decode", "resize", "encode", "prefill", "generate")
