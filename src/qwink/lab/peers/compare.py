@@ -3,10 +3,10 @@
     python -m qwink.lab.peers.compare --artifact fast=DIR --artifact balanced=DIR --home peers
 
 The peers are those that `python -m benchmarks.peers.install` installed into the folder `--home`;
-the others are reported as absent. Each contender is a process, loaded once and stopped while another
-is measured. Rounds go A B C A B C, each with a new picture, so that noise of the machine affects
-all contenders alike. Ratios are taken within a round. `--tried PEER` measures all settings of one
-peer instead, each in turns with the first of ours alone. Writes JSON to benchmarks/results/.
+the others are reported as absent. Each contender is a process, loaded once and stopped while
+another is measured. Rounds go A B C A B C, each with a new picture, so that noise of the machine
+affects all contenders alike. Ratios are taken within a round. `--tried PEER` measures all settings
+of one peer instead, each in turns with the first of ours alone. Writes JSON to benchmarks/results/.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from qwink.lab.peers.contenders import Contender
+from qwink.settings import environment
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -37,8 +38,8 @@ class Worker:
         Path(self._path.name, PACKAGE.name).symlink_to(PACKAGE, target_is_directory=True)
         options = json.dumps({**contender.options, "threads": threads})
         command = [contender.python, "-m", f"qwink.lab.peers.{contender.adapter}", options]
-        environment = {
-            **os.environ,
+        variables = {
+            **environment(),
             "PYTHONPATH": self._path.name,
             "OMP_NUM_THREADS": str(threads),
             "HF_HUB_OFFLINE": "1",
@@ -50,7 +51,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 text=True,
-                env=environment,
+                env=variables,
             )
         except OSError as error:
             self._discard()
