@@ -1,4 +1,4 @@
-"""nano's accuracy on held-out pictures, through qwink itself: per recipe, and per resize filter.
+"""nano's accuracy on held-out pictures, answered by qwink: by recipe, and by resize filter.
 
     python -m benchmarks.nano [--count 800]
 

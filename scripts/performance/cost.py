@@ -1,4 +1,4 @@
-"""What images cost, in hours of the measured machine."""
+"""Prices of images, in hours of the measured machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TEXT = f"""## Cost
 
 One picture at {SIZE} (nano: at its largest size) and an answer of {ANSWER_TOKENS} tokens, one after
 the other, from the stages above. Multiply machine-hours by your price of an hour; `qwink bench
-cost` does so for your own measurement. Break-even: from so many images an hour on, a machine that
-is always on costs less than one paid per use, where an hour of use costs so many times an hour of
-the machine, requests come independently of each other, idle machines are free and taken away after
-five minutes, and a cold start is billed.
+cost` does so for your own measurement. Break-even: above this number of images an hour, a machine
+that is always on costs less than one paid per use, if an hour of use costs the given multiple of an
+hour of the machine, requests are independent of each other, idle machines are free and stopped
+after five minutes, and a cold start is billed.
 """
 
 

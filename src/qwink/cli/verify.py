@@ -1,4 +1,4 @@
-"""`qwink verify`: what a recipe does to the answers, measured on the user's own pictures."""
+"""`qwink verify`: how much a recipe changes the answers about the user's pictures."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def verify(
 ) -> None:
     """Compare recipes with exact, the fp32 reference, on your own pictures.
 
-    Each recipe is led along exact's greedy answers: how often its first choice is the same, how
-    far its probabilities and the values inside the model are off, and what it would have said.
+    Each recipe is fed exact's greedy answers token by token: the tables show how often its first
+    choice is the same, the error of its probabilities and states, and its own greedy answer.
     Recipes are exported on first use. One model is in memory at a time; exact takes the most, for
     the 2B some 9 GB.
 
@@ -65,7 +65,7 @@ def verify(
       qwink verify ~/models/Qwen3-VL-2B-Instruct --recipe fast --recipe small --json
     """
     from qwink.export.recipe import get_recipe
-    from qwink.lab.verify.run import Options
+    from qwink.lab.verify.run import VerifyOptions
     from qwink.lab.verify.run import verify as run
     from qwink.lab.verify.samples import built_in_samples
     from qwink.model.artifact import is_artifact
@@ -87,7 +87,7 @@ def verify(
     if is_artifact(folder):
         raise ArtifactError(f"{folder}: an artifact; give the checkpoint it was made from")
     exact, *candidates = (_artifact(folder, name, settings) for name in ("exact", *names))
-    options = Options((question or "").strip() or None, task, max_tokens, threads)
+    options = VerifyOptions((question or "").strip() or None, task, max_tokens, threads)
     with _Progress() as progress:
         found = run(exact, candidates, samples, options, settings, progress)
     skipped += found.skipped
@@ -110,7 +110,7 @@ def verify(
 
 
 def _usable(folder: Path) -> tuple[list[Sample], list[Skipped]]:
-    """The folder's pictures, and those that cannot be read: known before anything is exported.
+    """The folder's pictures, and those that cannot be read. Call before any export.
 
     Raises ImageError if none can be used.
     """

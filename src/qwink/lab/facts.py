@@ -1,4 +1,4 @@
-"""Where a measurement was made: hardware, versions, commit. Part of every result file."""
+"""Hardware, versions and commit of a measurement. Part of every result file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qwink.engine.threads import physical_cores
 
-# What the products of a quantised model run on; /proc/cpuinfo has a hundred more.
+# The features that products of a quantised model use.
 _FEATURES = (
     *("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8", "amx_bf16"),
     *("asimddp", "i8mm", "bf16", "sve"),
@@ -23,7 +23,7 @@ PACKAGES = ("qwink", "onnxruntime", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The machine. `accelerator` names a GPU that took part; None: only the CPU did."""
+    """The machine. `accelerator` is the name of the GPU that computed; None for the CPU."""
 
     cpu: str
     features: tuple[str, ...]
@@ -36,9 +36,9 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Hardware, versions and commit behind a result. `dataclasses.asdict` makes it JSON.
+    """Hardware, versions and commit of a result.
 
-    `commit` is None outside of a checkout; `modified` tells of changes that are in no commit.
+    `commit` is None outside of a checkout; `modified`: with uncommitted changes.
     """
 
     hardware: Hardware
@@ -69,9 +69,9 @@ def collect(packages: Sequence[str] = PACKAGES, accelerator: str | None = None) 
 
 
 def peak_rss_bytes() -> int:
-    """Most memory that this process has had resident at once; 0 where the system does not tell."""
+    """Peak resident set size of this process; 0 if the system does not report it."""
     try:
-        # Not getrusage: on Linux its peak starts with that of the process that forked this one.
+        # On Linux, getrusage starts with the peak of the process that forked this one.
         status = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
@@ -85,7 +85,7 @@ def peak_rss_bytes() -> int:
 
 
 def _cpuinfo(key: str) -> str:
-    """The first value of a key in /proc/cpuinfo; empty where there is none."""
+    """The first value of a key in /proc/cpuinfo; empty if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -121,10 +121,10 @@ def _version(package: str) -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the checkout that this file is in; None without git or checkout."""
+    """The output of a git command in this file's checkout; None without git or checkout."""
     folder = Path(__file__).parent
     try:
-        # `ls-files` fails for a copy installed inside of someone else's repository.
+        # `ls-files` fails for a copy installed inside another project's repository.
         for command in (("ls-files", "--error-unmatch", __file__), arguments):
             ran = subprocess.run(
                 ["git", *command], cwd=folder, capture_output=True, text=True, check=True

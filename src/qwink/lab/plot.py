@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from qwink.types import STAGES
 
-# The same picture for the same data: no random ids; text stays text, which is small.
+# Equal data give an equal file: no random ids. Text is stored as text, which is smaller.
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "qwink",
     "svg.fonttype": "none",
@@ -55,7 +55,7 @@ def draw_stages(document: dict[str, Any]) -> Figure:
 
 
 def draw_load(document: dict[str, Any]) -> Figure:
-    """Waiting times and throughput over the number of users, from a result of `bench load`."""
+    """Latency and throughput by number of users, from a result of `bench load`."""
     levels = [level for level in document["levels"] if level["first_token_ms"]]
     users = [level["concurrency"] for level in levels]
     first = [level["first_token_ms"] for level in levels]

@@ -1,4 +1,4 @@
-"""Repeated measurements in few numbers; ratios only of what was measured side by side."""
+"""Summaries of repeated measurements, and ratios of measurements taken in the same round."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A figure measured several times, in its own unit. Percentiles interpolate linearly.
+    """A figure measured several times, in the figure's unit. Percentiles interpolate linearly.
 
     `spread` is the distance of the quartiles over the median: half of the measurements lie within
-    about ± spread / 2 of it. A stray outlier does not move it.
+    about ± spread / 2 of it. A single outlier does not change it.
     """
 
     median: float
@@ -25,7 +25,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Raises ValueError without values."""
+    """The summary of at least one value. Raises ValueError without values."""
     if not len(values):
         raise ValueError("nothing was measured")
     low, quarter, median, three_quarters, p95, high = (
@@ -37,13 +37,13 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def paired_ratio(base: Sequence[float], own: Sequence[float]) -> Summary:
-    """`base` over `own`, round by round: how many times faster `own` is, if these are times.
+    """`base` divided by `own`, round by round: if these are times, `own` is so many times faster.
 
-    Noise that lasts for a round hits both and cancels. Raises ValueError for unequal lengths.
+    Noise that lasts for a round affects both and cancels. Raises ValueError for unequal lengths.
     """
     return summarise([b / o for b, o in zip(base, own, strict=True)])
 
 
 def _short(value: float) -> float:
-    """Five significant digits: more than any clock on a busy machine is good for."""
+    """Five significant digits, more than the precision of a measurement."""
     return float(f"{value:.5g}")

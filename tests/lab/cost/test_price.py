@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qwink.errors import OptionError
 from qwink.lab.cost.price import (
-    Service,
+    PricedService,
     Tariff,
     always_on_price,
     break_even,
@@ -20,7 +20,7 @@ from qwink.lab.cost.price import (
 )
 
 # 3.6 s an image, so 1000 an hour; 36 s on a machine just started.
-SERVICE = Service(request_ms=3600, images_per_hour=1000, cold_extra_ms=32_400)
+SERVICE = PricedService(request_ms=3600, images_per_hour=1000, cold_extra_ms=32_400)
 
 
 def tariff(use: float = 4.0, step_ms: float = 1.0, keep_s: float = 0.0) -> Tariff:
@@ -53,7 +53,7 @@ def test_share_of_cold_starts() -> None:
 
 def test_break_even_without_cold_starts() -> None:
     # 4 per 1000 images against 2 an hour.
-    warm = Service(3600, 1000)
+    warm = PricedService(3600, 1000)
     assert break_even(warm, tariff()) == pytest.approx(500, rel=0.001)
 
 
@@ -63,12 +63,12 @@ def test_break_even_with_every_start_cold() -> None:
 
 
 def test_no_break_even_where_use_is_cheap() -> None:
-    assert break_even(Service(3600, 1000), tariff(use=1.9)) is None
+    assert break_even(PricedService(3600, 1000), tariff(use=1.9)) is None
 
 
 def test_the_last_crossing_counts() -> None:
     # Cold starts cost so much that paying per use is dearer at 30 an hour, cheaper at 400 again.
-    service = Service(request_ms=360, images_per_hour=10_000, cold_extra_ms=720_000)
+    service = PricedService(request_ms=360, images_per_hour=10_000, cold_extra_ms=720_000)
     plan = Tariff(2.0, 4.0, keep_warm_s=120)
 
     def gain(rate: float) -> float:
@@ -89,7 +89,10 @@ def test_the_last_crossing_counts() -> None:
 def test_prices_meet_at_the_break_even(
     request: float, extra: float, use: float, keep: float
 ) -> None:
-    service, plan = Service(request, 3.6e6 / request, extra), Tariff(1.0, use, keep_warm_s=keep)
+    service, plan = (
+        PricedService(request, 3.6e6 / request, extra),
+        Tariff(1.0, use, keep_warm_s=keep),
+    )
     rate = break_even(service, plan)
     if rate is None:
         return

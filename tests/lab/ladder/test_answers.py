@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from qwink.inputs.patches import patchify
-from qwink.lab.ladder.answers import Answer, compare, count_correct, unpatchify
+from qwink.lab.ladder.answers import RungAnswer, compare, count_correct, unpatchify
 from qwink.lab.ladder.ladder import summarise_times
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (64, 96, 3), np.uint8)
-ANSWER = Answer(
+ANSWER = RungAnswer(
     name="sign",
     load_ms=10.0,
     prepare_ms=2.0,

@@ -10,7 +10,7 @@ import pytest
 
 from qwink.errors import OptionError, QwinkError
 from qwink.lab.ladder import job
-from qwink.lab.ladder.ladder import Plan, climb
+from qwink.lab.ladder.ladder import LadderPlan, climb
 from qwink.lab.ladder.questions import workloads
 from qwink.lab.ladder.rungs import Plain, cpu_rungs, gpu_rungs
 from qwink.lab.pictures.gallery import choose, write
@@ -83,7 +83,7 @@ def test_without_torch_the_rest_is_climbed(
     artifact = find_artifact(checkpoint, "balanced", settings)
     questions = workloads(write(choose(2), tmp_path), (4096, 65_536), 64)
     rungs = tuple(rung for rung in cpu_rungs("balanced", 2, 2) if rung.key in "adfg")
-    plan = Plan(checkpoint, rungs, questions, {"balanced": artifact}, {}, 2, 1)
+    plan = LadderPlan(checkpoint, rungs, questions, {"balanced": artifact}, {}, 2, 1)
     result = climb(plan).measured
     assert [rung.key for rung in result.rungs] == ["f", "g"]
     assert set(result.left_out) == {"a", "d"}
@@ -92,7 +92,7 @@ def test_without_torch_the_rest_is_climbed(
 
 
 def test_a_plain_service_that_fails_says_why(tmp_path: Path) -> None:
-    order = job.Job(str(tmp_path / "nothing"), "cpu", 1, Plain(), ())
+    order = job.ServiceJob(str(tmp_path / "nothing"), "cpu", 1, Plain(), ())
     with pytest.raises(QwinkError, match="the plain service's process failed: "):
         list(job.run(order))
 

@@ -14,10 +14,10 @@ import torch
 from qwink.export.build import export
 from qwink.export.recipe import get_recipe
 from qwink.lab.ladder import onnx_service
-from qwink.lab.ladder.job import Job
+from qwink.lab.ladder.job import ServiceJob
 from qwink.lab.ladder.questions import Question, workloads
 from qwink.lab.ladder.rungs import Ours, Plain
-from qwink.lab.ladder.torch_service import Service
+from qwink.lab.ladder.torch_service import TorchService
 from qwink.lab.pictures.catalogue import CATALOGUE
 from qwink.lab.pictures.gallery import write
 from qwink.runtime.models import find_folder
@@ -40,12 +40,12 @@ def no_gradients() -> Iterator[None]:
 
 
 def answers(folder: Path, options: Plain, questions: list[Question]) -> list[dict[str, Any]]:
-    return list(Service(str(folder), "cpu", options).answer(questions))
+    return list(TorchService(str(folder), "cpu", options).answer(questions))
 
 
 def test_a_job_survives_the_way_to_its_process(questions: list[Question]) -> None:
-    job = Job("folder", "cpu", 2, PLAIN, tuple(questions))
-    told = Job.from_json(job.to_json())
+    job = ServiceJob("folder", "cpu", 2, PLAIN, tuple(questions))
+    told = ServiceJob.from_json(job.to_json())
     assert told.service == PLAIN
     assert [question.text for question in told.questions] == [q.text for q in questions]
 

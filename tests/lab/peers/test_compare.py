@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.peers import install
 from qwink.lab.peers import compare, speed
-from qwink.lab.peers.base import Answer, _reply
+from qwink.lab.peers.base import PeerAnswer, _reply
 from qwink.lab.peers.contenders import SETTINGS, Contender
 from qwink.lab.peers.turns import Table, picture
 from qwink.lab.peers.worker import PeerFailed, Worker
@@ -127,8 +127,8 @@ class _Terse:
     def versions(self) -> dict[str, str]:
         return {}
 
-    def answer(self, picture: bytes, question: str, num_tokens: int) -> Answer:
-        return Answer(1.0, 2.0, num_tokens - 1, 10)
+    def answer(self, picture: bytes, question: str, num_tokens: int) -> PeerAnswer:
+        return PeerAnswer(1.0, 2.0, num_tokens - 1, 10)
 
 
 def test_a_shorter_answer_is_not_compared() -> None:

@@ -13,7 +13,7 @@ import pytest
 from qwink.errors import OptionError, QwinkError
 from qwink.lab.cost.services import services
 from qwink.lab.record import Record
-from qwink.lab.stages.measure import Plan, measure_stages
+from qwink.lab.stages.measure import StagesPlan, measure_stages
 from qwink.model.artifact import Artifact
 from qwink.types import STAGES
 from tests.conftest import RunQwink
@@ -98,7 +98,7 @@ def test_wrong_options_cost_no_time(qwink: RunQwink, arguments: tuple[str, str],
 def test_what_a_process_fails_at_is_told(tiny_home: Path, picture: Path) -> None:
     artifact = Artifact.load(next((tiny_home / "artifacts").iterdir()))
     missing = str(picture.with_name("gone.png"))
-    plan = Plan(artifact, missing, (160, 120), (("64x64", 4096),), (1,), rounds=1)
+    plan = StagesPlan(artifact, missing, (160, 120), (("64x64", 4096),), (1,), rounds=1)
     with pytest.raises(QwinkError, match=r"gone\.png"):
         measure_stages(plan)
 
@@ -107,7 +107,7 @@ def test_a_process_that_dies_is_told(
     tiny_home: Path, picture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artifact = Artifact.load(next((tiny_home / "artifacts").iterdir()))
-    plan = Plan(artifact, str(picture), (160, 120), (("64x64", 4096),), (1,), rounds=1)
+    plan = StagesPlan(artifact, str(picture), (160, 120), (("64x64", 4096),), (1,), rounds=1)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(QwinkError, match="ended with code 1"):
         measure_stages(plan)

@@ -11,7 +11,7 @@ import pytest
 from qwink.engine.base import Engine
 from qwink.errors import ImageError
 from qwink.lab.verify import run
-from qwink.lab.verify.run import Options, verify
+from qwink.lab.verify.run import VerifyOptions, verify
 from qwink.lab.verify.samples import built_in_samples, samples_in
 from qwink.runtime.models import find_artifact, load
 from qwink.runtime.vlm import VLM
@@ -36,7 +36,7 @@ def test_one_model_is_in_memory_at_a_time(
     exact, *others = (find_artifact("nano", name, nano_settings) for name in recipes)
     told: list[tuple[str, int, int]] = []
     found = verify(
-        exact, others, SAMPLES, Options(), nano_settings, lambda *step: told.append(step)
+        exact, others, SAMPLES, VerifyOptions(), nano_settings, lambda *step: told.append(step)
     )
     assert len(engines) == 3
     assert [recipe.recipe for recipe in found.recipes] == ["quality", "fast"]
@@ -45,7 +45,7 @@ def test_one_model_is_in_memory_at_a_time(
 
 def test_exact_beside_itself_has_no_noise(nano_settings: Settings) -> None:
     exact = find_artifact("nano", "exact", nano_settings)
-    (found,) = verify(exact, [exact], SAMPLES, Options(), nano_settings).recipes
+    (found,) = verify(exact, [exact], SAMPLES, VerifyOptions(), nano_settings).recipes
     assert found.verdict == "safe"
     assert found.top1_agreement == 1
     assert found.num_same_answers == 2
@@ -56,9 +56,9 @@ def test_exact_beside_itself_has_no_noise(nano_settings: Settings) -> None:
 def test_pictures_that_cannot_be_used(nano_settings: Settings, pictures: Path) -> None:
     exact = find_artifact("nano", "exact", nano_settings)
     samples = samples_in(pictures)
-    found = verify(exact, [exact], samples, Options(), nano_settings)
+    found = verify(exact, [exact], samples, VerifyOptions(), nano_settings)
     assert {picture.name for picture in found.skipped} == {"cut.png", "notes.jpg"}
     assert {picture.name for picture in found.pictures} == {"line-date.png", "line-total.png"}
     bad = [sample for sample in samples if sample.name in ("cut.png", "notes.jpg")]
     with pytest.raises(ImageError, match="no picture could be used"):
-        verify(exact, [exact], bad, Options(), nano_settings)
+        verify(exact, [exact], bad, VerifyOptions(), nano_settings)

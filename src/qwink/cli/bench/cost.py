@@ -1,4 +1,4 @@
-"""`qwink bench cost`: what images cost, from a result of `bench stages` or `bench load`."""
+"""`qwink bench cost`: prices of images, from a result of `bench stages` or `bench load`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qwink bench load`: a server under rising load."""
+"""`qwink bench load`: a server with a rising number of users."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def load(
         Path | None, typer.Option(metavar="FILE", help="Also write the JSON document there.")
     ] = None,
 ) -> None:
-    """Ask a running server from several users at once, and time what each of them sees.
+    """Send requests of several concurrent users to a running server, and time the answers.
 
-    Every request shows a new picture, so that no cache answers, but for a share of --repeats. The
+    Every request has a new picture, which no cache has, except for a share of --repeats. The
     table goes to stderr; the last line of stdout is one JSON document.
 
     \b
@@ -91,7 +91,7 @@ def load(
         _need_matplotlib()
         check_out(plot.with_name(f"{plot.name}.svg"))
     tariff = None if price_per_hour is None else Tariff(price_per_hour, price_per_hour)
-    # Decoded as qwink does: upright, and within its limits.
+    # qwink's decoder turns it upright and checks its limits.
     picture = Image.fromarray(decode(open_image(image)).pixels) if image else sample_picture()
     plan = LoadPlan(
         url,
@@ -142,7 +142,7 @@ def _api_key(file: Path | None) -> str | None:
 
 
 def _need_matplotlib() -> None:
-    """Before anything is measured."""
+    """Call before measuring. Raises OptionError without matplotlib."""
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:

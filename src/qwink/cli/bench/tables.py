@@ -111,7 +111,7 @@ def show_load(result: LoadResult) -> None:
 
 
 def show_bills(bills: dict[str, Bill]) -> None:
-    """What images cost, and at which rates."""
+    """Prices of images, in total and by rate."""
     tariff = next(iter(bills.values())).tariff
     show(
         f"price of 1000 images at {tariff.price_per_hour:g} an hour always on, "

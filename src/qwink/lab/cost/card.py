@@ -1,4 +1,4 @@
-"""The cost card: what each stage must do, its floor on this machine, and how close it came."""
+"""The cost card: work of each stage, its floor on this machine, and measured time over floor."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from qwink.native import Kernels
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """A stage's work, and the time it takes at this machine's ceilings.
+    """A stage's work, and its least time at this machine's ceilings.
 
-    Computing and reading overlap, so that the longer of the two counts. `measured_ms` and
+    Computing and reading overlap, so the floor is the longer of the two. `measured_ms` and
     `times_floor` are None until there is a measurement.
     """
 
     gflop: float
-    float_gflop: float  # of them, those in fp32: attention, patch embedding
+    float_gflop: float  # part of gflop, in fp32: attention, patch embedding
     read_bytes: int
     floor_ms: float
     bound_by: Literal["compute", "memory"]
@@ -61,7 +61,7 @@ def cost_card(
 ) -> Card:
     """The card of a request with `prompt_tokens`, of which `image_tokens` are of one image.
 
-    `recipe` and `kernels` say how weights, keys and values are stored.
+    `recipe` and `kernels` determine how weights, keys and values are stored.
     """
     took = measured or Measured(0, 0, None)
     encode = encode_work(config, recipe, kernels, image_tokens * config.vision.merge_size**2)
@@ -78,7 +78,7 @@ def cost_card(
 
 
 def floor(work: Work, ceilings: Ceilings, measured_ms: float | None = None) -> Floor:
-    """The least milliseconds for `work`."""
+    """The floor of `work`, beside a measurement if there is one."""
     compute_s = work.int8_flops / 1e9 / ceilings.int8_gflop_per_s
     compute_s += work.float_flops / 1e9 / ceilings.float_gflop_per_s
     read_s = work.read_bytes / 1e9 / ceilings.read_gb_per_s

@@ -1,7 +1,6 @@
-"""The most that this machine gave in a short trial: products per second, bytes per second.
+"""Operations and bytes per second that this machine reaches in a short trial.
 
-A floor made of these is what ONNX Runtime's own products and plain reads allow; a better kernel
-may come below it.
+Floors are computed from ONNX Runtime's products and plain reads; a faster kernel may be below them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 _ROWS, _INPUTS, _OUTPUTS = 784, 1024, 4096  # the first product of the 2B's vision MLP, 448×448 px
-_READ_BYTES = 1 << 30  # beyond any cache
+_READ_BYTES = 1 << 30  # larger than any cache
 _TRIAL_S = 0.3
 
 
@@ -30,7 +29,7 @@ class Ceilings:
 
 
 def measure_ceilings(threads: int, read_bytes: int = _READ_BYTES) -> Ceilings:
-    """About two seconds, and `read_bytes` of memory."""
+    """Takes about two seconds, and `read_bytes` of memory."""
     int8, fp32 = (_gflop_per_s(model, feed, threads) for model, feed in (_int8(), _fp32()))
     return Ceilings(threads, int8, fp32, _read_gb_per_s(threads, read_bytes))
 
@@ -65,7 +64,7 @@ def _gflop_per_s(model: bytes, feed: dict[str, Any], threads: int) -> float:
 
 
 def _int8() -> tuple[bytes, dict[str, Any]]:
-    """The operator of recipes with int8 products."""
+    """A model and its input: the operator of recipes with int8 products."""
     rng = np.random.default_rng(0)
     feed = rng.integers(0, 256, (_ROWS, _INPUTS), np.uint8)
     weights = {

@@ -1,6 +1,6 @@
-"""What images cost: on a machine that is always on, and where one pays per use.
+"""Prices of images: on a machine that is always on, and with payment per use.
 
-Prices carry no currency: they are in that of the tariff. Rates are images per hour.
+Prices are in the tariff's currency. Rates are images per hour.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ DEFAULT_RATES = (1.0, 10.0, 100.0, 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """How images are answered.
+class PricedService:
+    """Times and rate of one machine that answers questions about images.
 
-    `request_ms` is an image's time alone on a warm machine, `cold_extra_ms` what it takes longer
-    on one just started, `images_per_hour` what one machine sustains.
+    `request_ms` is the time of a single request on a warm machine, `cold_extra_ms` the additional
+    time on a machine just started, `images_per_hour` the highest rate.
     """
 
     request_ms: float
@@ -31,10 +31,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """Prices and how use is counted.
+    """Prices and rules of billing.
 
-    Pay per use bills the time of each request, cold start included, in started steps; a machine
-    that waits is free and is taken away after `keep_warm_s` without requests.
+    Pay per use bills the time of each request, cold start included, rounded up to whole steps. An
+    idle machine is free and is stopped after `keep_warm_s` without requests.
     """
 
     price_per_hour: float
@@ -57,7 +57,7 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True)
 class RatePrice:
-    """Prices of 1000 images where so many come an hour. `cold_share` of them find no machine."""
+    """Prices of 1000 images at a rate. The share `cold_share` of requests starts a machine."""
 
     images_per_hour: float
     num_machines: int  # always on
@@ -68,13 +68,13 @@ class RatePrice:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What 1000 images cost, and from which rate on a machine that is always on costs less.
+    """Prices of 1000 images, and the rate above which a machine that is always on costs less.
 
     `break_even_images_per_hour` is None where paying per use is cheaper up to the machine's limit.
     """
 
     tariff: Tariff
-    service: Service
+    service: PricedService
     always_on_at_full_use: float
     pay_per_use_warm: float
     pay_per_use_cold: float
@@ -82,7 +82,9 @@ class Bill:
     rates: tuple[RatePrice, ...]
 
 
-def make_bill(service: Service, tariff: Tariff, rates: tuple[float, ...] = DEFAULT_RATES) -> Bill:
+def make_bill(
+    service: PricedService, tariff: Tariff, rates: tuple[float, ...] = DEFAULT_RATES
+) -> Bill:
     """Raises OptionError for a rate that is not above 0."""
     for rate in rates:
         if not (math.isfinite(rate) and rate > 0):
@@ -100,37 +102,37 @@ def make_bill(service: Service, tariff: Tariff, rates: tuple[float, ...] = DEFAU
     )
 
 
-def always_on_price(service: Service, tariff: Tariff, images_per_hour: float) -> float:
-    """Of 1000 images, on as many machines as the rate needs."""
+def always_on_price(service: PricedService, tariff: Tariff, images_per_hour: float) -> float:
+    """The price of 1000 images, on as many machines as the rate needs."""
     machines = num_machines(service, images_per_hour)
     return 1000 * machines * tariff.price_per_hour / images_per_hour
 
 
-def num_machines(service: Service, images_per_hour: float) -> int:
+def num_machines(service: PricedService, images_per_hour: float) -> int:
     return max(1, math.ceil(images_per_hour / service.images_per_hour))
 
 
 def cold_share(tariff: Tariff, images_per_hour: float) -> float:
-    """Share of requests that come after a pause longer than machines are kept.
+    """The share of requests that come after a pause longer than `keep_warm_s`.
 
-    For arrivals independent of each other (Poisson), pauses are distributed exponentially.
+    With independent arrivals (Poisson) the pauses are distributed exponentially.
     """
     return math.exp(-images_per_hour * tariff.keep_warm_s / HOUR_S)
 
 
-def pay_per_use_price(service: Service, tariff: Tariff, cold: float) -> float:
-    """Of 1000 images, of which the share `cold` starts a machine."""
+def pay_per_use_price(service: PricedService, tariff: Tariff, cold: float) -> float:
+    """The price of 1000 images, of which the share `cold` starts a machine."""
     warm_ms = _billed_ms(service.request_ms, tariff)
     cold_ms = _billed_ms(service.request_ms + service.cold_extra_ms, tariff)
     mean_ms = (1 - cold) * warm_ms + cold * cold_ms
     return 1000 * tariff.pay_per_use_price_per_hour * mean_ms / HOUR_MS
 
 
-def break_even(service: Service, tariff: Tariff) -> float | None:
-    """The rate from which on one machine that is always on costs less than paying per use.
+def break_even(service: PricedService, tariff: Tariff) -> float | None:
+    """The rate above which one machine that is always on costs less than paying per use.
 
-    The last crossing below the machine's limit counts: cold starts can make paying per use
-    dearer at some low rates, too. None if it stays cheaper up to that limit.
+    It is the last crossing below the machine's highest rate: cold starts can make paying per use
+    more expensive at some low rates, too. None if paying per use is cheaper at the highest rate.
     """
     rates = np.geomspace(service.images_per_hour / 1e6, service.images_per_hour, 10_000)
     gains = [
@@ -148,7 +150,7 @@ def break_even(service: Service, tariff: Tariff) -> float | None:
     return float(rates[before] + share * (rates[before + 1] - rates[before]))
 
 
-def _at_rate(service: Service, tariff: Tariff, rate: float) -> RatePrice:
+def _at_rate(service: PricedService, tariff: Tariff, rate: float) -> RatePrice:
     cold = cold_share(tariff, rate)
     return RatePrice(
         rate,

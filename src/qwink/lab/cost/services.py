@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from qwink.errors import OptionError
-from qwink.lab.cost.price import HOUR_MS, HOUR_S, Service
+from qwink.lab.cost.price import HOUR_MS, HOUR_S, PricedService
 from qwink.lab.record import Record
 
 
@@ -14,12 +14,12 @@ def services(
     result: Record[Any],
     answer_tokens: int | None = None,
     cold_extra_ms: float | None = None,
-) -> dict[str, Service]:
-    """A service for each thing measured, by a label.
+) -> dict[str, PricedService]:
+    """Label → service, one for each size or load that was measured.
 
-    `answer_tokens` stretches the answers of stages to that length; `cold_extra_ms` replaces what
-    was measured. Raises OptionError for a document of another kind, and for an option that it
-    cannot honour.
+    `answer_tokens` extrapolates the answers of stages to that length; `cold_extra_ms` replaces the
+    measured value. Raises OptionError for a result of another kind, and for an option that the
+    result does not allow.
     """
     try:
         if result.kind == "stages":
@@ -35,8 +35,8 @@ def services(
 
 def _of_stages(
     document: dict[str, Any], answer_tokens: int | None, cold_extra_ms: float | None
-) -> Iterator[tuple[str, Service]]:
-    """Each size with the threads that were fastest: the price is the whole machine's."""
+) -> Iterator[tuple[str, PricedService]]:
+    """Each size with the fastest number of threads, since the whole machine is paid for."""
     for name in [row["size"] for row in document["runs"][0]["sizes"]]:
         found = [
             (_request_ms(row, answer_tokens), run["cold_start"]["extra_ms"])
@@ -46,7 +46,7 @@ def _of_stages(
         ]
         request_ms, extra_ms = min(found)
         extra_ms = extra_ms if cold_extra_ms is None else cold_extra_ms
-        yield name, Service(request_ms, HOUR_MS / request_ms, max(0.0, extra_ms))
+        yield name, PricedService(request_ms, HOUR_MS / request_ms, max(0.0, extra_ms))
 
 
 def _request_ms(row: dict[str, Any], answer_tokens: int | None) -> float:
@@ -60,8 +60,8 @@ def _request_ms(row: dict[str, Any], answer_tokens: int | None) -> float:
 
 def _of_load(
     document: dict[str, Any], answer_tokens: int | None, cold_extra_ms: float | None
-) -> tuple[str, Service]:
-    """What the server sustained at its best level; an image alone, from the lowest level."""
+) -> tuple[str, PricedService]:
+    """The rate of the level with most requests a second; the time of the least concurrent level."""
     if answer_tokens is not None:
         raise OptionError(
             "a result of bench load has answers of one length; measure with --max-tokens"
@@ -71,7 +71,7 @@ def _of_load(
         raise OptionError("no request of this load was answered; there is nothing to price")
     best = max(answered, key=lambda level: float(level["requests_per_s"]))
     alone = min(answered, key=lambda level: int(level["concurrency"]))
-    service = Service(
+    service = PricedService(
         float(alone["total_ms"]["median"]),
         float(best["requests_per_s"]) * HOUR_S,
         cold_extra_ms or 0.0,

@@ -1,7 +1,7 @@
-"""What a request must compute and read, from the model's configuration alone.
+"""Operations and bytes of a request, computed from the model's configuration.
 
 Shapes: P patches, V = P / merge² image tokens, S prompt tokens. A multiplication and an addition
-are two operations. Norms, activations and rotations are left out: under one per cent of them.
+are two operations. Norms, activations and rotations, less than 1 % of the total, are left out.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ HALF_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Operations by the arithmetic that serves them, and bytes of weights, keys and values read.
+    """Operations by number format, and bytes of weights, keys and values read.
 
-    `int8_flops` are products with quantised weights, 4-bit ones included: kernels widen those.
+    `int8_flops` include products with 4-bit weights, which the kernels widen to 8 bits.
     """
 
     int8_flops: int = 0
@@ -52,7 +52,7 @@ def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme, kernels: Ker
     if scheme.kind == "fp32":
         return num_outputs * num_inputs * FLOAT_BYTES
     if scheme.kind == "w8a8" or (ours and scheme.bits == 8):
-        return num_outputs * (num_inputs + FLOAT_BYTES * (2 if ours else 1))  # ours with sums
+        return num_outputs * (num_inputs + FLOAT_BYTES * (2 if ours else 1))  # ours store sums, too
     blocks = -(-num_inputs // scheme.block)
     scale_bytes = HALF_BYTES if ours else FLOAT_BYTES
     return num_outputs * blocks * (scheme.block * scheme.bits // 8 + scale_bytes)
@@ -71,7 +71,7 @@ def encode_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_patch
     hidden, wide = vision.hidden_size, vision.intermediate_size
     merged = hidden * vision.merge_size**2
     num_tokens = num_patches // vision.merge_size**2
-    # A still image is its own second frame: the export adds up the weights of the two.
+    # Both frames of a still image are equal, so the export adds the weights of the two frames.
     patch = product(num_patches, hidden, vision.in_channels * vision.patch_size**2, FP32, kernels)
     shapes = ((3 * hidden, hidden), (hidden, hidden), (wide, hidden), (hidden, wide))
     layer = _sum(product(num_patches, *shape, scheme, kernels) for shape in shapes)
@@ -82,7 +82,7 @@ def encode_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_patch
 
 
 def prefill_work(config: ModelConfig, recipe: Recipe, kernels: Kernels, num_tokens: int) -> Work:
-    """A whole prompt, and the scores of its last token."""
+    """A whole prompt, and the logits of its last token."""
     num_layers = config.text.num_layers
     schemes = (
         decode_schemes(num_layers, recipe)
@@ -124,12 +124,12 @@ def _text_work(
         "up_proj": (wide, hidden),
         "down_proj": (hidden, wide),
     }
-    # Each token attends to those before it and itself; scores and weighted sum.
+    # Each token attends to itself and the tokens before it: scores and weighted sum.
     pairs = num_tokens * num_cached + num_tokens * (num_tokens + 1) // 2
     read = (num_cached + num_tokens) * kv_bytes_per_token(config, kernels)
     work = Work(read_bytes=read)
     for layer, scheme in enumerate(schemes):
-        # After the last layer's attention only the last token goes on.
+        # After the last layer's attention only the last token is computed.
         rows = 1 if layer + 1 == text.num_layers else num_tokens
         for shapes, count in ((before, num_tokens), (after, rows)):
             for name, shape in shapes.items():

@@ -14,7 +14,7 @@ from qwink.types import Grid
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class RungAnswer:
     """One answer. Times are of the whole request and of its parts, in milliseconds.
 
     `per_answer_ms` is `total_ms`, or for requests that ran together the time of all of them
@@ -53,7 +53,7 @@ class Quality:
     ssim: float
 
 
-def compare(found: Sequence[Answer], reference: Sequence[Answer]) -> Quality | None:
+def compare(found: Sequence[RungAnswer], reference: Sequence[RungAnswer]) -> Quality | None:
     """Compares answers to questions of the same name; None where there are none."""
     known = {answer.name: answer for answer in reference}
     pairs = [(answer, known[answer.name]) for answer in found if answer.name in known]
@@ -72,7 +72,7 @@ def compare(found: Sequence[Answer], reference: Sequence[Answer]) -> Quality | N
     )
 
 
-def _compare(found: Answer, reference: Answer) -> tuple[float, ...]:
+def _compare(found: RungAnswer, reference: RungAnswer) -> tuple[float, ...]:
     return (
         float(found.tokens[:1] == reference.tokens[:1]),
         agreement(found.tokens, reference.tokens),
@@ -81,7 +81,7 @@ def _compare(found: Answer, reference: Answer) -> tuple[float, ...]:
     )
 
 
-def count_correct(answers: Sequence[Answer], truths: Mapping[str, str]) -> tuple[int, int]:
+def count_correct(answers: Sequence[RungAnswer], truths: Mapping[str, str]) -> tuple[int, int]:
     """The number of answers that contain the true one, and of those whose truth is known."""
     known = [answer for answer in answers if answer.name in truths]
     found = [truths[answer.name].casefold() in answer.text.casefold() for answer in known]

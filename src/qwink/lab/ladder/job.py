@@ -1,4 +1,4 @@
-"""What a plain service's process is told, and how it is run."""
+"""The work of a plain service's process, and the function that runs the process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from qwink.errors import OptionError, QwinkError
-from qwink.lab.ladder.answers import Answer
+from qwink.lab.ladder.answers import RungAnswer
 from qwink.lab.ladder.questions import Question
 from qwink.lab.ladder.rungs import Plain
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A checkpoint's folder, where and how to run it, and what to answer."""
+class ServiceJob:
+    """A checkpoint's folder, the device and options to run it with, and the questions."""
 
     checkpoint: str
     device: str
@@ -34,8 +34,8 @@ class Job:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Job:
-        """What `to_json` wrote."""
+    def from_json(cls, text: str) -> ServiceJob:
+        """The inverse of `to_json`."""
         values: dict[str, Any] = json.loads(text)
         values["service"] = Plain(**values["service"])
         values["questions"] = tuple(Question(**question) for question in values["questions"])
@@ -43,7 +43,7 @@ class Job:
 
 
 def missing() -> str | None:
-    """Why plain services cannot run here; None if they can."""
+    """The reason why plain services cannot run here; None if they can."""
     lacking = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if not lacking:
         return None
@@ -63,10 +63,10 @@ def accelerator(device: str) -> str | None:
     return ran.stdout.strip()
 
 
-def run(job: Job) -> Iterator[Answer]:
-    """The answers as they come, from a process that ends with them.
+def run(job: ServiceJob) -> Iterator[RungAnswer]:
+    """Start the process and yield its answers; it ends when the iterator is closed.
 
-    Raises QwinkError if it breaks off.
+    Raises QwinkError if the process fails.
     """
     with TemporaryDirectory() as folder:
         told = Path(folder, "job.json")
@@ -83,7 +83,7 @@ def run(job: Job) -> Iterator[Answer]:
                     yield _answer(json.loads(line), Path(folder, f"{number}.npz"))
                 process.wait()
             finally:
-                process.kill()  # where it is listened to no more
+                process.kill()  # if the caller closes the iterator early
         if process.returncode < 0:
             raise QwinkError(
                 f"the plain service's process was ended by signal {-process.returncode}; "
@@ -94,9 +94,9 @@ def run(job: Job) -> Iterator[Answer]:
             raise QwinkError(f"the plain service's process failed: {lines[-1]}")
 
 
-def _answer(values: dict[str, Any], path: Path) -> Answer:
+def _answer(values: dict[str, Any], path: Path) -> RungAnswer:
     with np.load(path) as arrays:
         logits, image = arrays["logits"], arrays["image"]
     path.unlink()
     tokens = tuple(values.pop("tokens"))
-    return Answer(**values, tokens=tokens, logits=logits, image=image)
+    return RungAnswer(**values, tokens=tokens, logits=logits, image=image)

@@ -12,8 +12,8 @@ import numpy as np
 
 from qwink.lab.facts import PACKAGES
 from qwink.lab.ladder import job, onnx_service
-from qwink.lab.ladder.answers import Answer, Quality, compare, count_correct
-from qwink.lab.ladder.job import Job
+from qwink.lab.ladder.answers import Quality, RungAnswer, compare, count_correct
+from qwink.lab.ladder.job import ServiceJob
 from qwink.lab.ladder.questions import Question, Workload
 from qwink.lab.ladder.rungs import Ours, Plain, Rung
 from qwink.lab.record import Record, record
@@ -64,7 +64,7 @@ class RungResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LadderPlan:
     """What to run. `artifacts` map recipes to models; `settings` are copied into the result."""
 
     checkpoint: Path
@@ -87,14 +87,14 @@ class LadderResult:
     left_out: dict[str, str]
 
 
-def climb(plan: Plan, report: Report = lambda _: None) -> Record[LadderResult]:
+def climb(plan: LadderPlan, report: Report = lambda _: None) -> Record[LadderResult]:
     """Run every rung that this machine can run. Raises QwinkError when one of them fails."""
     accelerator = job.accelerator(plan.device)
     left_out: dict[str, str] = {}
     results: list[RungResult] = []
-    first: Sequence[Answer] = ()
+    first: Sequence[RungAnswer] = ()
     previous: Rung | None = None
-    known: Sequence[Answer] = ()  # the previous rung's answers
+    known: Sequence[RungAnswer] = ()  # the previous rung's answers
     for rung in plan.rungs:
         why = job.missing() if isinstance(rung.service, Plain) else None
         if why is not None:
@@ -113,11 +113,11 @@ def climb(plan: Plan, report: Report = lambda _: None) -> Record[LadderResult]:
     return record("ladder", result, (*PACKAGES, "torch", "transformers"), accelerator)
 
 
-def _run(plan: Plan, rung: Rung, workload: Workload, report: Report) -> list[Answer]:
+def _run(plan: LadderPlan, rung: Rung, workload: Workload, report: Report) -> list[RungAnswer]:
     questions, service = plan.workloads[workload], rung.service
     numbers = itertools.count(1)
 
-    def listen(answer: Answer) -> None:
+    def listen(answer: RungAnswer) -> None:
         report(f"{rung.key} {next(numbers)} of {len(questions)}: {answer.total_ms / 1e3:.2f} s")
 
     if isinstance(service, Ours):
@@ -126,7 +126,7 @@ def _run(plan: Plan, rung: Rung, workload: Workload, report: Report) -> list[Ans
             return onnx_service.answer_all(vlm, questions, service.max_tokens, users, listen)
     answers = []
     for answer in job.run(
-        Job(str(plan.checkpoint), plan.device, plan.threads, service, tuple(questions))
+        ServiceJob(str(plan.checkpoint), plan.device, plan.threads, service, tuple(questions))
     ):
         answers.append(answer)
         listen(answer)
@@ -134,11 +134,11 @@ def _run(plan: Plan, rung: Rung, workload: Workload, report: Report) -> list[Ans
 
 
 def _result(
-    plan: Plan,
+    plan: LadderPlan,
     rung: Rung,
-    answers: Sequence[Answer],
-    before: Sequence[Answer],
-    first: Sequence[Answer],
+    answers: Sequence[RungAnswer],
+    before: Sequence[RungAnswer],
+    first: Sequence[RungAnswer],
     reached: float,
 ) -> RungResult:
     times, earlier = summarise_times(answers), summarise_times(before) if before else None
@@ -165,7 +165,7 @@ def _result(
     )
 
 
-def summarise_times(answers: Sequence[Answer]) -> Times:
+def summarise_times(answers: Sequence[RungAnswer]) -> Times:
     """Percentiles interpolate linearly."""
 
     def mean(name: str) -> float:

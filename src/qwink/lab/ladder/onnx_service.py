@@ -1,4 +1,4 @@
-"""qwink itself as a service, in this process: resident, with or without caches and company."""
+"""qwink as a service in this process: resident, with or without caches and concurrent users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwink.lab.ladder.answers import Answer, unpatchify
+from qwink.lab.ladder.answers import RungAnswer, unpatchify
 from qwink.lab.ladder.questions import Question
 from qwink.lab.ladder.rungs import Ours
 from qwink.model.artifact import Artifact
@@ -43,7 +43,7 @@ class Listening:
 
 @contextmanager
 def running(artifact: Artifact, options: Ours, threads: int | None) -> Iterator[VLM]:
-    """The model, loaded and warm. Caches that the rung has not hold nothing."""
+    """The model, loaded and warmed up. Caches that the rung does not use have a size of 0."""
     default = CacheLimits()
     caches = CacheLimits(
         default.embedding_bytes if options.embedding_cache else 0,
@@ -60,11 +60,11 @@ def answer_all(
     questions: Sequence[Question],
     max_tokens: int,
     users: int = 1,
-    listen: Callable[[Answer], None] = lambda _: None,
-) -> list[Answer]:
-    """All questions, `users` at a time; each user asks the next one when answered."""
+    listen: Callable[[RungAnswer], None] = lambda _: None,
+) -> list[RungAnswer]:
+    """Ask all questions, `users` at a time; each user asks the next one when answered."""
 
-    def answer(question: Question) -> Answer:
+    def answer(question: Question) -> RungAnswer:
         found = _answer(vlm, question, max_tokens)
         listen(found)
         return found
@@ -78,7 +78,7 @@ def answer_all(
     return [replace(answer, per_answer_ms=share) for answer in found]
 
 
-def _answer(vlm: VLM, question: Question, max_tokens: int) -> Answer:
+def _answer(vlm: VLM, question: Question, max_tokens: int) -> RungAnswer:
     start = time.perf_counter()
     request = vlm.prepare(
         [Message("user", (Path(question.path), question.text))],
@@ -93,7 +93,7 @@ def _answer(vlm: VLM, question: Question, max_tokens: int) -> Answer:
     total_ms = (time.perf_counter() - start) * 1e3
     patches, timings = request.images[0].content, result.timings
     assert isinstance(patches, Patches)
-    return Answer(
+    return RungAnswer(
         question.name,
         load_ms=0.0,
         prepare_ms=timings.fetch_ms + timings.decode_ms + timings.resize_ms,

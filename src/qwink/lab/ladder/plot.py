@@ -11,7 +11,7 @@ from qwink.lab.plot import STYLE
 
 
 def draw_ladder(document: dict[str, Any]) -> Figure:
-    """A point for each rung: milliseconds of an answer, and how many times less than the first's.
+    """A point for each rung: milliseconds per answer, and the gain over the first rung.
 
     The scale is logarithmic.
     """

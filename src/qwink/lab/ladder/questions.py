@@ -1,4 +1,4 @@
-"""What the ladder's services are asked: each picture once, then a mix in which some come again."""
+"""The ladder's workloads: each picture once, and a mix in which some pictures are repeated."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from qwink.inputs.budget import TOKEN_PIXELS, choose_budget
 from qwink.lab.pictures.gallery import BenchPicture
 
-REPEATED = 0.3  # share of the mix whose picture was there before
-RECENT = 3  # pictures back that a repeat reaches, as people ask on about what they have just seen
+REPEATED = 0.3  # share of the mix whose picture was asked about before
+RECENT = 3  # a repeat is about one of the last three pictures, as in conversations
 
-# pictures: each once. mix: some come again. users: the mix, asked by several people at once.
+# pictures: each once. mix: some are repeated. users: the mix, with concurrent users.
 Workload = Literal["pictures", "mix", "users"]
 Areas = tuple[int, int]  # least and most pixels of a resized picture
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A picture's path and a text, and how large the picture may become.
+    """A picture's path, a text, and limits of the resized picture.
 
-    `full` is what the checkpoint takes, below the plain service's cap; `task` what the task needs.
+    `full` are the checkpoint's limits within the cap of all services; `task` those of the task.
     """
 
     name: str  # unique
@@ -37,7 +37,7 @@ class Question:
 def workloads(
     pictures: Sequence[BenchPicture], limits: Areas, max_image_tokens: int
 ) -> dict[Workload, list[Question]]:
-    """All that is asked. `limits` are the checkpoint's; the cap holds for every service."""
+    """The questions. `limits` are the checkpoint's; `max_image_tokens` limits all services."""
     questions = _questions(pictures, limits, max_image_tokens)
     mixed = mix(questions, pictures)
     return {"pictures": questions, "mix": mixed, "users": mixed}
@@ -66,13 +66,13 @@ def _questions(
 
 
 def mix(questions: Sequence[Question], pictures: Sequence[BenchPicture]) -> list[Question]:
-    """The questions in order, and among them, evenly spread, second ones about recent pictures.
+    """The questions in order, with follow-up questions about recent pictures evenly among them.
 
-    About `REPEATED` of all are such; the same mix each time.
+    The share of follow-up questions is about `REPEATED`. The mix is the same each time.
     """
     rng, ratio = np.random.default_rng(0), REPEATED / (1 - REPEATED)
     stream: list[Question] = []
-    fresh: list[int] = []  # asked about once
+    fresh: list[int] = []  # without a follow-up question so far
     for index, question in enumerate(questions):
         stream.append(question)
         fresh.append(index)

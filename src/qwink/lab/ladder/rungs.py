@@ -1,4 +1,4 @@
-"""The rungs: what each service does, everything of the one before included."""
+"""The rungs: each service adds one optimisation to the previous one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from qwink.lab.ladder.questions import Workload
 class Plain:
     """A service on Transformers and PyTorch.
 
-    `prepare`: by the checkpoint's processor with Lanczos, by code as people write it with Pillow
-    and NumPy, or by qwink. `areas`: the checkpoint's, or the task's. A service that is not
-    `resident` loads the model with each request, as one scaled to zero does. `longest_side` is
-    in pixels; `draws` samples as services do (temperature 0.45, top-p 0.95, repetition 1.1).
+    `prepare`: pictures are prepared by the checkpoint's processor with Lanczos, by simple code with
+    Pillow and NumPy, or by qwink. `areas`: the limits of the checkpoint or of the task. A service
+    that is not `resident` loads the model for each request, as a service scaled to zero does.
+    `longest_side` is in pixels; `draws`: temperature 0.45, top-p 0.95, repetition penalty 1.1.
     """
 
     prepare: Literal["processor", "hand", "qwink"] = "processor"
@@ -31,7 +31,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """A service on ONNX Runtime. `running` is how many answers are made together."""
+    """A service on ONNX Runtime. `running` is the number of answers decoded together."""
 
     recipe: str
     max_tokens: int
@@ -51,7 +51,7 @@ class Rung:
 
 
 def cpu_rungs(recipe: str, users: int, max_tokens: int) -> tuple[Rung, ...]:
-    """From Transformers in fp32 to qwink under load."""
+    """From Transformers in fp32 to qwink with concurrent users."""
     plain = Plain(resident=False, max_tokens=max_tokens)
     prepared = replace(plain, prepare="qwink")
     sized = replace(prepared, areas="task")
@@ -72,7 +72,7 @@ def cpu_rungs(recipe: str, users: int, max_tokens: int) -> tuple[Rung, ...]:
 
 
 def gpu_rungs(max_tokens: int) -> tuple[Rung, ...]:
-    """Transformers on a GPU. Before answers are limited, they may be twice as long."""
+    """Transformers on a GPU. Answers are up to `2 * max_tokens` long before rung 5."""
     plain = Plain("hand", kv_cache=False, max_tokens=2 * max_tokens)
     half = replace(plain, dtype="float16", kv_cache=True)
     small = replace(half, longest_side=768)

@@ -1,8 +1,8 @@
-"""The plain services on Transformers, as a process: `python -m qwink.lab.ladder.torch_service`.
+"""The plain services on Transformers: `python -m qwink.lab.ladder.torch_service`.
 
-A process of its own, so that nothing else imports PyTorch and its memory is given back. Its
-arguments are a file with a `Job` as JSON and a folder. Each answer becomes a file NUMBER.npz there
-and a line of JSON; a line with an error says why there are no more.
+In a separate process, PyTorch's memory is freed at its end. Its arguments are a file with a
+`ServiceJob` as JSON, and a folder. For each answer it writes a file NUMBER.npz there and a line of
+JSON to stdout.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qwink.inputs.budget import Budget, fit
 from qwink.inputs.images import decode, open_image
 from qwink.inputs.patches import patchify, prepare
 from qwink.lab.ladder.answers import unpatchify
-from qwink.lab.ladder.job import Job
+from qwink.lab.ladder.job import ServiceJob
 from qwink.lab.ladder.questions import Areas, Question
 from qwink.lab.ladder.rungs import Plain
 from qwink.types import Grid
@@ -40,7 +40,7 @@ IMAGE_TOKEN = "<|image_pad|>"
 
 
 class FirstToken(StoppingCriteria):  # type: ignore[misc]
-    """Notes when the first token is there; stops nothing."""
+    """Records the time of the first token; never stops the generation."""
 
     def __init__(self) -> None:
         self.at: float | None = None
@@ -52,8 +52,8 @@ class FirstToken(StoppingCriteria):  # type: ignore[misc]
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
-class Service:
-    """Answers questions, a batch at a time."""
+class TorchService:
+    """Answers batches of questions."""
 
     def __init__(self, checkpoint: str, device: str, options: Plain) -> None:
         self._checkpoint, self._options = checkpoint, options
@@ -61,7 +61,7 @@ class Service:
         self._model: Any = None
 
     def answer(self, questions: Sequence[Question]) -> Iterator[dict[str, Any]]:
-        """A batch: times and tokens of each, with arrays `logits` and `image`."""
+        """Times and tokens of each answer of a batch, with arrays `logits` and `image`."""
         start = time.perf_counter()
         if self._model is None or not self._options.resident:
             self._load()
@@ -81,7 +81,7 @@ class Service:
         prompt = inputs["input_ids"].shape[1]
         for row, (question, (values, grid)) in enumerate(zip(questions, images, strict=True)):
             tokens = self._until_end(out.sequences[row, prompt:].tolist())
-            # [P, 3 * 2 * p * p], the frame twice, from -1 to 1 → [P, 3 * p * p], 0 to 255
+            # [P, 3 * 2 * p * p] with two equal frames, -1 to 1 → [P, 3 * p * p], 0 to 255
             pixels = values.float().cpu().reshape(len(values), 3, 2, -1)[:, :, 0].flatten(1)
             yield {
                 "name": question.name,
@@ -130,7 +130,7 @@ class Service:
     def _by_processor(self, path: str, areas: Areas) -> tuple[torch.Tensor, Grid]:
         with PIL.Image.open(path) as image:
             rgb = self._limited(image.convert("RGB"))
-        # Lanczos is Pillow's only; PyTorch's own resampling, on a GPU, has bicubic at best.
+        # Only Pillow has Lanczos; on a GPU, PyTorch's best filter is bicubic.
         filters = PIL.Image.Resampling
         out = self._processor(
             images=[rgb],
@@ -149,7 +149,7 @@ class Service:
 
     @staticmethod
     def _doubled(values: torch.Tensor) -> torch.Tensor:
-        """[P, 3 * p * p] → [P, 3 * 2 * p * p]: a still is two equal frames."""
+        """[P, 3 * p * p] → [P, 3 * 2 * p * p]: a still image has two equal frames."""
         still = values.reshape(len(values), 3, 1, -1)
         return still.expand(-1, 3, 2, -1).flatten(1)
 
@@ -195,7 +195,7 @@ class Service:
         )
 
     def _until_end(self, tokens: list[int]) -> list[int]:
-        """What a row of a batch says before it is padded to the others' length."""
+        """A row's tokens up to its end token, without the padding to the batch's length."""
         ends = self._model.generation_config.eos_token_id
         ends = set(ends if isinstance(ends, list) else [ends])
         last = next((index for index, token in enumerate(tokens) if token in ends), len(tokens))
@@ -208,16 +208,16 @@ def _wait(device: torch.device) -> None:
 
 
 def main(path: str, folder: str) -> None:
-    job = Job.from_json(Path(path).read_text("utf-8"))
+    job = ServiceJob.from_json(Path(path).read_text("utf-8"))
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.manual_seed(0)
     if job.threads:
         torch.set_num_threads(job.threads)
-    service = Service(job.checkpoint, job.device, job.service)
+    service = TorchService(job.checkpoint, job.device, job.service)
     size = job.service.batch
     groups = [job.questions[at : at + size] for at in range(0, len(job.questions), size)]
-    if job.service.resident:  # starts warm, too
+    if job.service.resident:  # warm up
         list(service.answer(groups[0]))
     number = 0
     for group in groups:

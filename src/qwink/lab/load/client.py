@@ -1,4 +1,4 @@
-"""One streamed request to an OpenAI-compatible server, timed from this side."""
+"""One streamed request to an OpenAI-compatible server, timed in the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qwink.errors import QwinkError
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a request. Times are None where it failed; `error` names the kind.
+    """Times of a request; None where it failed, and `error` is the kind of failure.
 
     `gaps_ms` lie between the pieces of the answer, `token_ms` is the mean time of a token after
     the first, None where there is just one.
@@ -31,11 +31,11 @@ class Reply:
 
 
 class Broken(Exception):
-    """The stream did not come to its end. The message is the kind of error."""
+    """The stream ended before it was complete. The message is the kind of error."""
 
 
 async def find_model(http: httpx.AsyncClient) -> str:
-    """The first model that the server lists. Raises QwinkError if there is none to be had."""
+    """The first model that the server lists. Raises QwinkError if there is none."""
     try:
         response = await http.get("models")
         response.raise_for_status()
@@ -52,7 +52,7 @@ async def find_model(http: httpx.AsyncClient) -> str:
 
 
 async def ask(http: httpx.AsyncClient, body: dict[str, Any]) -> Reply:
-    """Send a chat completion and follow its stream. Never raises: failures are counted."""
+    """Send a chat completion and follow its stream. A failure becomes the reply's `error`."""
     body = body | {"stream": True, "stream_options": {"include_usage": True}}
     start = time.perf_counter()
     stamps: list[float] = []
@@ -75,7 +75,7 @@ async def ask(http: httpx.AsyncClient, body: dict[str, Any]) -> Reply:
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """The stream's JSON documents. Raises Broken if it ends in an error, or before its end."""
+    """The stream's JSON documents. Raises Broken if it is incomplete or has an error."""
     finished = False
     async for data in _events(response):
         if data == "[DONE]":
@@ -95,8 +95,8 @@ async def _chunks(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 async def _events(response: httpx.Response) -> AsyncIterator[str]:
     """The data of server-sent events, one line each.
 
-    Lines are split at line feeds alone: httpx's own reader does so at U+2028 too, which JSON may
-    hold.
+    Lines are split at line feeds only: httpx's reader also splits at U+2028, which JSON may
+    contain.
     """
     rest = b""
     async for block in response.aiter_bytes():
@@ -116,7 +116,7 @@ def _has_content(chunk: dict[str, Any]) -> bool:
 
 
 def _timed(start: float, stamps: list[float], num_tokens: int | None) -> Reply:
-    """Times of a stream that came to its end; an empty answer ends with its first token."""
+    """Times of a complete stream; the first token of an empty answer is its end."""
     end = time.perf_counter()
     stamps = stamps or [end]
     tokens = len(stamps) if num_tokens is None else num_tokens

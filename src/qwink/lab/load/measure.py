@@ -1,4 +1,4 @@
-"""A server under load: so many users at once, each asking one question after the other."""
+"""Latency and throughput of a server with several users, who each ask one question at a time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from qwink.lab.statistics import Summary, summarise
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What to ask of whom. `levels` are numbers of users, each of whom asks `rounds` times.
+    """A server and the requests to it. Each of a level's users asks `rounds` times.
 
-    Every request shows a picture that the server has not seen, but for the share `repeats`, which
-    shows one of the same level's again. `extra` are further fields of the request.
+    Every request has a new picture, except for the share `repeats`, which has one of the same
+    level's earlier pictures. `extra` are further fields of the request.
     """
 
     url: str
@@ -45,7 +45,7 @@ class LoadPlan:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One number of users. Summaries are None where no request was answered.
+    """Figures for one number of users. Summaries are None where no request was answered.
 
     `token_ms` summarises each answer's mean time of a token after the first, `gap_ms` the waits
     between all pieces of all answers. `errors` counts failures by kind.
@@ -100,7 +100,7 @@ async def _measure(plan: LoadPlan, report: Callable[[str], None]) -> Record[Load
         headers=headers,
         timeout=plan.timeout_s,
         limits=limits,
-        trust_env=False,  # a proxy would be measured, too
+        trust_env=False,  # a proxy would change the times
     ) as http:
         model = plan.model or await find_model(http)
         pictures = _Pictures(plan)
@@ -126,11 +126,11 @@ async def _measure(plan: LoadPlan, report: Callable[[str], None]) -> Record[Load
 
 
 class _Pictures:
-    """Data URLs of ever new variants of the picture."""
+    """Data URLs of variants of the picture."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self._plan = plan
-        # Not the same as last time: a server may have kept those.
+        # Random, since the server may have cached the variants of an earlier run.
         self._next = random.SystemRandom().randrange(1 << 40)
         self._random = random.Random(0)
 
@@ -140,7 +140,7 @@ class _Pictures:
         return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
 
     def series(self, count: int) -> list[str]:
-        """New ones and, at the plan's share, ones of this series again."""
+        """`count` URLs, of which about the share `repeats` are equal to earlier ones."""
         urls: list[str] = []
         for _ in range(count):
             again = urls and self._random.random() < self._plan.repeats
@@ -165,7 +165,7 @@ def _body(plan: LoadPlan, model: str, picture_url: str) -> dict[str, Any]:
 async def _level(
     http: httpx.AsyncClient, concurrency: int, bodies: Sequence[dict[str, Any]]
 ) -> Level:
-    """Users take the next request as soon as their last one is answered."""
+    """Each user sends the next request when the previous one is answered."""
     waiting = iter(bodies)
 
     async def user() -> list[Reply]:
@@ -178,7 +178,7 @@ async def _level(
 
 
 def summarise_level(concurrency: int, replies: Sequence[Reply], duration_s: float) -> Level:
-    """Figures of the requests that were answered, and the others by kind of error."""
+    """Figures of the answered requests, and numbers of the failed ones by kind of error."""
     answered = [reply for reply in replies if reply.error is None]
     return Level(
         concurrency,

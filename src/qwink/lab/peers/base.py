@@ -19,7 +19,7 @@ from typing import Any, Protocol, TextIO
 
 
 @dataclass(frozen=True)
-class Answer:
+class PeerAnswer:
     """Times of the first and last token, by `time.perf_counter`, and numbers of tokens.
 
     The prompt's tokens include those of the picture. `stages_ms` is empty where a peer does not
@@ -41,7 +41,7 @@ class Peer(Protocol):
         """Package → version, of the engine's packages."""
         ...
 
-    def answer(self, picture: bytes, question: str, num_tokens: int) -> Answer:
+    def answer(self, picture: bytes, question: str, num_tokens: int) -> PeerAnswer:
         """`picture` is a JPEG in memory; the time of this call is measured."""
         ...
 

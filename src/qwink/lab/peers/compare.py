@@ -21,7 +21,7 @@ from typing import Any
 
 from qwink.engine.threads import physical_cores
 from qwink.lab.peers.contenders import SETTINGS, Contender, Setting, contender, installed, ours
-from qwink.lab.peers.turns import QUESTION, Plan, Table, start_cold, take_turns
+from qwink.lab.peers.turns import QUESTION, Table, TurnsPlan, start_cold, take_turns
 from qwink.lab.peers.worker import PeerFailed
 from qwink.lab.record import RESULTS, record, write
 from qwink.lab.statistics import paired_ratio, summarise
@@ -59,7 +59,9 @@ def times_faster(table: Table, own: str, peers: Sequence[str]) -> dict[str, Any]
     }
 
 
-def compare(own: Sequence[Contender], peers: Sequence[Contender], plan: Plan) -> dict[str, Any]:
+def compare(
+    own: Sequence[Contender], peers: Sequence[Contender], plan: TurnsPlan
+) -> dict[str, Any]:
     """All of ours in turns with the peers; then each `apart` peer with the first of ours alone."""
     result: dict[str, Any] = {"work": {}, "contenders": {}, "times_faster": {}, "absent": {}}
     groups = [(own, [peer for peer in peers if not peer.apart])]
@@ -88,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tried", choices=sorted({setting.peer for setting in SETTINGS}))
     parser.add_argument("--only", action="append", metavar="SETTING")
     parser.add_argument("--threads", type=int, default=physical_cores())
-    parser.add_argument("--rounds", type=int, default=Plan.rounds)
-    parser.add_argument("--cold-starts", type=int, default=Plan.cold_starts)
-    parser.add_argument("--tokens", type=int, default=Plan.num_tokens)
+    parser.add_argument("--rounds", type=int, default=TurnsPlan.rounds)
+    parser.add_argument("--cold-starts", type=int, default=TurnsPlan.cold_starts)
+    parser.add_argument("--tokens", type=int, default=TurnsPlan.num_tokens)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(arguments)
 
@@ -102,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             absent[setting.name] = reason
         else:
             peers.append(contender(setting, args.home, python, apart=bool(args.tried)))
-    plan = Plan(args.threads, args.rounds, args.cold_starts, args.tokens)
+    plan = TurnsPlan(args.threads, args.rounds, args.cold_starts, args.tokens)
     try:
         result = compare(ours(args.artifact), peers, plan)
     except PeerFailed as error:

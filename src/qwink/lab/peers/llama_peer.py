@@ -12,7 +12,7 @@ from typing import Any
 import llama_cpp
 from llama_cpp import mtmd_cpp
 
-from qwink.lab.peers.base import Answer, serve
+from qwink.lab.peers.base import PeerAnswer, serve
 
 # The template of Qwen's chat models; the library puts the tags around the picture.
 PROMPT = "<|im_start|>user\n{picture}{question}<|im_end|>\n<|im_start|>assistant\n"
@@ -63,7 +63,7 @@ class LlamaCpp:
     def versions(self) -> dict[str, str]:
         return {"llama-cpp-python": llama_cpp.__version__}
 
-    def answer(self, picture: bytes, question: str, num_tokens: int) -> Answer:
+    def answer(self, picture: bytes, question: str, num_tokens: int) -> PeerAnswer:
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self._context), True)
         chunks = self._tokenize(picture, question)
         num_prompt = mtmd_cpp.mtmd_helper_get_n_tokens(chunks)
@@ -82,7 +82,7 @@ class LlamaCpp:
             batch = llama_cpp.llama_batch_get_one((llama_cpp.llama_token * 1)(token), 1)
             _check(llama_cpp.llama_decode(self._context, batch), "a token failed")
             token = self._sample()
-        return Answer(first, time.perf_counter(), num_tokens, num_prompt, num_visual)
+        return PeerAnswer(first, time.perf_counter(), num_tokens, num_prompt, num_visual)
 
     def _sample(self) -> int:
         return int(llama_cpp.llama_sampler_sample(self._sampler, self._context, -1))

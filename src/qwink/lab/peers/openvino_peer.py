@@ -12,7 +12,7 @@ import openvino
 import openvino_genai
 import PIL.Image
 
-from qwink.lab.peers.base import Answer, serve
+from qwink.lab.peers.base import PeerAnswer, serve
 
 
 class _Stamps(openvino_genai.StreamerBase):  # type: ignore[misc]
@@ -49,7 +49,7 @@ class OpenVino:
     def versions(self) -> dict[str, str]:
         return {"openvino-genai": version("openvino-genai"), "openvino": openvino.__version__}
 
-    def answer(self, picture: bytes, question: str, num_tokens: int) -> Answer:
+    def answer(self, picture: bytes, question: str, num_tokens: int) -> PeerAnswer:
         stamps = _Stamps()
         image = PIL.Image.open(io.BytesIO(picture)).convert("RGB")
         found = self._pipeline.generate(
@@ -63,7 +63,7 @@ class OpenVino:
         if stamps.first_at is None:
             raise ValueError("no token came")
         num_prompt = found.perf_metrics.get_num_input_tokens()
-        return Answer(stamps.first_at, stamps.last_at, stamps.num_tokens, num_prompt)
+        return PeerAnswer(stamps.first_at, stamps.last_at, stamps.num_tokens, num_prompt)
 
 
 if __name__ == "__main__":

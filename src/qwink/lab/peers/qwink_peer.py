@@ -8,7 +8,7 @@ from typing import Any
 
 import qwink
 from qwink.inputs.budget import TOKEN_PIXELS
-from qwink.lab.peers.base import Answer, serve
+from qwink.lab.peers.base import PeerAnswer, serve
 from qwink.runtime.models import load
 from qwink.runtime.vlm import CacheLimits
 
@@ -27,14 +27,14 @@ class Qwink:
     def versions(self) -> dict[str, str]:
         return {"qwink": qwink.__version__, "onnxruntime": version("onnxruntime")}
 
-    def answer(self, picture: bytes, question: str, num_tokens: int) -> Answer:
+    def answer(self, picture: bytes, question: str, num_tokens: int) -> PeerAnswer:
         start = time.perf_counter()
         result = self._vlm.ask(
             picture, question, max_tokens=num_tokens, temperature=0, **self._limits
         )
         last = time.perf_counter()
         timings, usage = result.timings, result.usage
-        return Answer(
+        return PeerAnswer(
             start + timings.first_token_ms / 1e3,
             last,
             usage.completion_tokens,

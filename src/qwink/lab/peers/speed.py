@@ -20,14 +20,16 @@ from typing import Any
 from qwink.engine.threads import physical_cores
 from qwink.lab.peers.compare import same_work, summary, times_faster
 from qwink.lab.peers.contenders import ADAPTERS, Contender, ours
-from qwink.lab.peers.turns import Plan, Table, take_turns
+from qwink.lab.peers.turns import Table, TurnsPlan, take_turns
 from qwink.lab.peers.worker import PeerFailed
 from qwink.lab.record import RESULTS, Record, record, write
 
 TRANSFORMERS = "transformers"
 
 
-def measure(own: Sequence[Contender], reference: Contender, plan: Plan) -> Record[dict[str, Any]]:
+def measure(
+    own: Sequence[Contender], reference: Contender, plan: TurnsPlan
+) -> Record[dict[str, Any]]:
     """Raises PeerFailed if a contender does not load."""
     table = Table()
     take_turns([*own, reference], plan, table)
@@ -58,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("checkpoint")
     parser.add_argument("--artifact", action="append", required=True, metavar="NAME=DIR")
     parser.add_argument("--dtype", default="bfloat16", help="of Transformers")
-    parser.add_argument("--rounds", type=int, default=Plan.rounds)
+    parser.add_argument("--rounds", type=int, default=TurnsPlan.rounds)
     parser.add_argument("--threads", type=int, default=physical_cores())
-    parser.add_argument("--tokens", type=int, default=Plan.num_tokens)
+    parser.add_argument("--tokens", type=int, default=TurnsPlan.num_tokens)
     parser.add_argument("--out", type=Path, default=RESULTS / "speed.json")
     args = parser.parse_args(arguments)
     reference = Contender(
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.executable,
         {"model": args.checkpoint, "dtype": args.dtype},
     )
-    plan = Plan(args.threads, args.rounds, num_tokens=args.tokens)
+    plan = TurnsPlan(args.threads, args.rounds, num_tokens=args.tokens)
     try:
         result = measure(ours(args.artifact), reference, plan)
     except PeerFailed as error:

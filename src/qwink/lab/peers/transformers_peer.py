@@ -10,7 +10,7 @@ import torch
 import transformers
 from transformers import AutoImageProcessor, AutoTokenizer, Qwen3VLForConditionalGeneration
 
-from qwink.lab.peers.base import Answer, serve
+from qwink.lab.peers.base import PeerAnswer, serve
 
 IMAGE = "<|image_pad|>"
 
@@ -31,7 +31,7 @@ class HuggingFace:
         return {"transformers": transformers.__version__, "torch": torch.__version__}
 
     @torch.inference_mode()
-    def answer(self, picture: bytes, question: str, num_tokens: int) -> Answer:
+    def answer(self, picture: bytes, question: str, num_tokens: int) -> PeerAnswer:
         image = PIL.Image.open(io.BytesIO(picture)).convert("RGB")
         pixels = self._processor(images=[image], return_tensors="pt")
         grid = pixels["image_grid_thw"]
@@ -54,7 +54,7 @@ class HuggingFace:
         for _ in range(num_tokens - 1):
             out = self._model(input_ids=token, past_key_values=out.past_key_values, use_cache=True)
             token = out.logits[:, -1:].argmax(-1)
-        return Answer(first, time.perf_counter(), num_tokens, ids.shape[1], num_visual)
+        return PeerAnswer(first, time.perf_counter(), num_tokens, ids.shape[1], num_visual)
 
 
 if __name__ == "__main__":

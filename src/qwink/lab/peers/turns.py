@@ -19,7 +19,7 @@ Figures = dict[str, list[float]]  # name → a value for each round
 
 
 @dataclass(frozen=True)
-class Plan:
+class TurnsPlan:
     """How much is measured. `side` in pixels: 448 makes 196 visual tokens."""
 
     threads: int
@@ -49,7 +49,7 @@ def picture(seed: int, side: int) -> bytes:
     return as_jpeg(clouds(seed, side))
 
 
-def take_turns(contenders: Sequence[Contender], plan: Plan, table: Table) -> None:
+def take_turns(contenders: Sequence[Contender], plan: TurnsPlan, table: Table) -> None:
     """Rounds over processes that stay loaded. Raises PeerFailed if one of ours does not load."""
     with ExitStack() as stack:
         workers = []
@@ -75,7 +75,7 @@ def take_turns(contenders: Sequence[Contender], plan: Plan, table: Table) -> Non
                 table.add(worker.contender.name, values)
 
 
-def start_cold(contenders: Sequence[Contender], plan: Plan, table: Table) -> None:
+def start_cold(contenders: Sequence[Contender], plan: TurnsPlan, table: Table) -> None:
     """From process start to the first token, in turns; one process at a time."""
     for number in range(plan.cold_starts):
         for one in contenders:

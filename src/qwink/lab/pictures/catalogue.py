@@ -1,4 +1,4 @@
-"""The 50 pictures there are."""
+"""The list of all 50 pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture that can be made, and what is asked about it."""
+"""A picture of the catalogue, and the questions about it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Make = Callable[[], PIL.Image.Image]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`follow_up` is asked where the same picture comes again.
+    """`follow_up` is the question when the picture is repeated.
 
-    `answer` is None where the question has no single true one.
+    `answer` is None if the question has no single correct answer.
     """
 
     name: str  # unique; the file's stem

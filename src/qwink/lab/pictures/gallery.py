@@ -33,9 +33,9 @@ class BenchPicture:
 
 
 def choose(count: int, entries: Sequence[Entry] = CATALOGUE) -> list[Entry]:
-    """`count` entries, varied: one of each kind, then the second of each, and so on.
+    """`count` entries of all kinds: the first of each kind, then the second of each, and so on.
 
-    Raises OptionError for a count that cannot be had.
+    Raises OptionError for a count out of range.
     """
     if not 1 <= count <= len(entries):
         raise OptionError(f"pictures is {count}; there are 1 to {len(entries)}")
@@ -47,7 +47,7 @@ def choose(count: int, entries: Sequence[Entry] = CATALOGUE) -> list[Entry]:
 
 
 def write(entries: Sequence[Entry], folder: Path) -> list[BenchPicture]:
-    """Make the pictures that `folder` lacks. Raises OptionError when a package is missing."""
+    """Draw the pictures that `folder` lacks. Raises OptionError when a package is missing."""
     folder = folder / f"pictures-{VERSION}"
     folder.mkdir(parents=True, exist_ok=True)
     return [_picture(entry, folder) for entry in entries]
@@ -56,7 +56,7 @@ def write(entries: Sequence[Entry], folder: Path) -> list[BenchPicture]:
 def _picture(entry: Entry, folder: Path) -> BenchPicture:
     path = folder / f"{entry.name}{entry.suffix}"
     if not path.is_file():
-        # Under a name of its own until it is whole: a broken run leaves no half picture.
+        # Write to a temporary name, so that an interrupted run leaves no partial picture.
         partial = path.with_name(f".{entry.name}-{os.getpid()}{entry.suffix}")
         try:
             entry.make().save(partial, quality=90)

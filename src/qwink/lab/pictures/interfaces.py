@@ -1,4 +1,4 @@
-"""Drawn user interfaces of a phone, and other things made for screens."""
+"""Drawn user interfaces of phones, maps, timelines and other pictures for screens."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Photographs from scikit-image and scikit-learn, and pictures made of them.
 
-Only files that come inside the two packages are used; nothing is downloaded.
+Only files of the two packages are used; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def photograph(name: str) -> PIL.Image.Image:
     Raises OptionError when the package is missing.
     """
     package, _, file = name.partition("/")
-    spec = find_spec(package)  # does not import it, which would take a second
+    spec = find_spec(package)  # importing it would take a second
     if spec is None or not spec.submodule_search_locations:
         raise OptionError(
             f"the photographs of the ladder need the package {package}; "
@@ -39,7 +39,7 @@ def photograph(name: str) -> PIL.Image.Image:
 
 
 def enlarged(name: str, size: tuple[int, int], seed: int) -> PIL.Image.Image:
-    """A photograph cut and enlarged to `size`, with a camera's noise: as large as cameras save."""
+    """A photograph cropped and enlarged to `size`, with noise: as large as a camera's files."""
     image = photograph(name)
     scale = max(size[0] / image.width, size[1] / image.height)
     whole = round(image.width * scale), round(image.height * scale)
@@ -48,7 +48,7 @@ def enlarged(name: str, size: tuple[int, int], seed: int) -> PIL.Image.Image:
 
 
 def darkened(name: str, exposure: float, seed: int) -> PIL.Image.Image:
-    """A photograph as a dark room gives it: `exposure` of the light, and much noise."""
+    """A photograph multiplied by `exposure`, with much noise, as taken in the dark."""
     image = photograph(name)
     return _noisy(image.point(lambda value: value * exposure), 9, seed)
 
@@ -67,7 +67,7 @@ def panorama(names: tuple[str, ...], size: tuple[int, int]) -> PIL.Image.Image:
 
 
 def _noisy(image: PIL.Image.Image, strength: float, seed: int) -> PIL.Image.Image:
-    """Noise of standard deviation `strength`, drawn for a tile and laid out over the picture."""
+    """Add noise of standard deviation `strength`, one tile of it repeated over the picture."""
     pixels = np.asarray(image).astype(np.int16)
     noise = np.random.default_rng(seed).normal(0, strength, (509, 509, 3)).astype(np.int16)
     height, width, _ = pixels.shape

@@ -1,6 +1,6 @@
-"""What the drawn pictures share: a sheet, letters, paragraphs.
+"""A sheet to draw on, with text, paragraphs and shapes.
 
-Letters are Pillow's own face, so that nothing depends on the fonts of a machine.
+Text is in Pillow's font, so that pictures do not depend on the fonts of a machine.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from qwink.export.recipe import get_recipe
 from qwink.lab.cost.card import Card, Measured, cost_card
 from qwink.lab.cost.ceilings import Ceilings, measure_ceilings
 from qwink.lab.record import Record, record
-from qwink.lab.stages.worker import Answer, Job
+from qwink.lab.stages.worker import StagesAnswer, StagesJob
 from qwink.lab.statistics import Summary, summarise
 from qwink.model.artifact import Artifact
 from qwink.types import STAGES, Stage
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StagesPlan:
     """What to measure. `sizes` are names and areas in pixels, smallest first."""
 
     artifact: Artifact
@@ -39,10 +39,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """A request to a process that has just been started, its files in the page cache.
+    """The first request to a new process, with its files in the page cache.
 
-    `loaded_ms` and `first_token_ms` count from the start of the process; `extra_ms` is what the
-    whole answer took beyond the median of later ones.
+    `loaded_ms` and `first_token_ms` count from the start of the process; `extra_ms` is the
+    time of the whole answer less the median of later ones.
     """
 
     size: str
@@ -69,7 +69,7 @@ class SizeResult:
 
 @dataclass(frozen=True, slots=True)
 class ThreadsResult:
-    """One process with so many threads."""
+    """The measurements of one process with `threads` threads."""
 
     threads: int
     ceilings: Ceilings
@@ -89,9 +89,9 @@ class StagesResult:
 
 
 def measure_stages(
-    plan: Plan, report: Callable[[str], None] = lambda _: None
+    plan: StagesPlan, report: Callable[[str], None] = lambda _: None
 ) -> Record[StagesResult]:
-    """A fresh process for each number of threads, one after the other.
+    """Run a new process for each number of threads, one after the other.
 
     `report` is called with each step's description. Raises QwinkError if a process cannot answer.
     """
@@ -112,8 +112,10 @@ def _read_through(folder: Path) -> None:
                 pass
 
 
-def _measure_threads(plan: Plan, threads: int, report: Callable[[str], None]) -> ThreadsResult:
-    job = Job(
+def _measure_threads(
+    plan: StagesPlan, threads: int, report: Callable[[str], None]
+) -> ThreadsResult:
+    job = StagesJob(
         str(plan.artifact.folder),
         threads,
         plan.picture,
@@ -123,7 +125,7 @@ def _measure_threads(plan: Plan, threads: int, report: Callable[[str], None]) ->
         plan.answer_tokens,
     )
     report(f"threads {threads}: loading")
-    answers: list[Answer] = []
+    answers: list[StagesAnswer] = []
     started = loaded = answered = time.perf_counter()
     with _worker(job) as lines:
         for values in lines:
@@ -132,7 +134,7 @@ def _measure_threads(plan: Plan, threads: int, report: Callable[[str], None]) ->
                 continue
             if not answers:
                 answered = time.perf_counter()
-            answers.append(Answer(**values))
+            answers.append(StagesAnswer(**values))
             if len(answers) % len(plan.sizes) == 0:
                 report(f"threads {threads}: round {answers[-1].round} of {plan.rounds}")
     ceilings = measure_ceilings(threads)
@@ -148,8 +150,8 @@ def _measure_threads(plan: Plan, threads: int, report: Callable[[str], None]) ->
 
 
 @contextmanager
-def _worker(job: Job) -> Iterator[Iterator[dict[str, Any]]]:
-    """The lines of a worker's process, which ends with the context."""
+def _worker(job: StagesJob) -> Iterator[Iterator[dict[str, Any]]]:
+    """The lines of a worker's process; leaving the context ends the process."""
     command = [sys.executable, "-m", "qwink.lab.stages.worker", json.dumps(asdict(job))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -171,7 +173,9 @@ def _checked(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         yield values
 
 
-def _summary(plan: Plan, size: str, answers: list[Answer], ceilings: Ceilings) -> SizeResult:
+def _summary(
+    plan: StagesPlan, size: str, answers: list[StagesAnswer], ceilings: Ceilings
+) -> SizeResult:
     warm, *rows = (answer for answer in answers if answer.size == size)
     token_ms = [row.token_ms for row in rows if row.token_ms is not None]
     stages = {stage: summarise([row.stages_ms[stage] for row in rows]) for stage in STAGES}

@@ -13,9 +13,9 @@ DEFAULT_SIZES = ("224x224", "336x336", "448x448", "768px", "1024t")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A budget: an area as of `WxH`, a longest side in `px`, or a number of image `t`okens.
+    """An area written as `WxH`, as longest side (`px`) or as number of image tokens (`t`).
 
-    The picture keeps its aspect ratio: 448x448 gives it that area, not that shape.
+    The picture keeps its aspect ratio: only the area of 448x448 is used, not its shape.
     """
 
     name: str

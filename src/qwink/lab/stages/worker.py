@@ -1,8 +1,8 @@
 """The measuring process: loads a model, answers a list of questions, writes the times.
 
-`python -m qwink.lab.stages.worker JOB`, where JOB is a `Job` as JSON. It writes a line of JSON when
-the model is loaded, one for each answer, and one for an error. The parent measures the time of the
-whole process.
+`python -m qwink.lab.stages.worker JOB`, where JOB is a `StagesJob` as JSON. It writes a line of
+JSON when the model is loaded, one for each answer, and one for an error. The parent measures the
+time of the whole process.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from qwink.types import STAGES, Result
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What to answer. `sizes` are names and areas in pixels; each is asked once a round.
+class StagesJob:
+    """The questions. `sizes` are names and areas in pixels; each is asked once a round.
 
-    Round 0 warms up and is reported like the others.
+    Round 0 warms up; its answers are reported, too.
     """
 
     artifact: str  # folder
@@ -37,7 +37,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StagesAnswer:
     """One answer's times in milliseconds, and this process's peak memory after it."""
 
     round: int
@@ -52,7 +52,7 @@ class Answer:
     peak_rss_bytes: int
 
 
-def answers(vlm: VLM, job: Job) -> Iterator[Answer]:
+def answers(vlm: VLM, job: StagesJob) -> Iterator[StagesAnswer]:
     """All sizes in each round, so that noise of the machine affects them alike."""
     for number in range(job.rounds + 1):
         for name, pixels in job.sizes:
@@ -67,10 +67,10 @@ def answers(vlm: VLM, job: Job) -> Iterator[Answer]:
             yield _answer(number, name, result)
 
 
-def _answer(number: int, size: str, result: Result) -> Answer:
+def _answer(number: int, size: str, result: Result) -> StagesAnswer:
     timings, usage = result.timings, result.usage
     more = usage.completion_tokens - 1
-    return Answer(
+    return StagesAnswer(
         number,
         size,
         {stage: getattr(timings, f"{stage}_ms") for stage in STAGES},
@@ -86,9 +86,9 @@ def _answer(number: int, size: str, result: Result) -> Answer:
 
 def main(argument: str) -> None:
     values = json.loads(argument)
-    job = Job(**values | {"sizes": tuple((name, pixels) for name, pixels in values["sizes"])})
+    job = StagesJob(**values | {"sizes": tuple((name, pixels) for name, pixels in values["sizes"])})
     try:
-        # Without caches: every answer is computed in full.
+        # Without caches, every answer is computed in full.
         with load(job.artifact, threads=job.threads, caches=CacheLimits(0, 0)) as vlm:
             _write({"loaded": True})
             for answer in answers(vlm, job):

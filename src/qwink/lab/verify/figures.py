@@ -1,4 +1,4 @@
-"""Two observations of one question into figures, and the figures of many into a verdict."""
+"""Figures of a recipe compared with the reference, for each picture and over all, and a verdict."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from qwink.lab.verify.observe import Observation
 
 Verdict = Literal["safe", "look", "avoid", "unknown"]
 
-# Up to this share of pictures clearly changed a look tells more than a rule.
+# With more clearly changed pictures than this share, the verdict is "avoid", else "look".
 MOST_CHANGED = 0.25
-# A model that gives its own choices less than this, on average, knows nothing of what it sees.
+# No verdict if the reference gives its choices a lower mean probability: it guesses.
 LEAST_CONFIDENCE = 0.2
-# Nor does one whose answers mostly go round in circles, as random weights with tied embeddings
-# do: very sure of themselves, they repeat what they said last.
+# Nor if most of its answers repeat themselves. Random weights with tied embeddings do so: they
+# repeat their last tokens with a high probability.
 MOST_REPETITION = 0.5
-LONGEST_CIRCLE = 4  # tokens
+LONGEST_PERIOD = 4  # tokens
 FEW_PICTURES = 10
 
 
@@ -39,7 +39,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class PictureFigures:
-    """A recipe's answer to one question beside the reference's.
+    """A recipe's answer to one question compared with the reference's.
 
     `num_agreeing` of `num_tokens` first choices are equal, along the reference's answer;
     `num_clear` of the others the reference found less than half as likely as its own.
@@ -57,7 +57,7 @@ class PictureFigures:
 
     @property
     def badness(self) -> tuple[int, int, float]:
-        """Sorts the worst last."""
+        """A key that sorts the worst picture last."""
         return self.num_clear, self.num_tokens - self.num_agreeing, self.kl_nats
 
 
@@ -85,28 +85,28 @@ def confidence(reference: Observation) -> float:
 
 
 def repetition(reference: Observation) -> float:
-    """The share of its answer's tokens that repeat those a fixed, short distance before."""
+    """The share of tokens that repeat the one `back` before, for the `back` with most of them."""
     ids = reference.ids
     return max(
         float((ids[back:] == ids[:-back]).mean()) if len(ids) > 2 * back else 0.0
-        for back in range(1, LONGEST_CIRCLE + 1)
+        for back in range(1, LONGEST_PERIOD + 1)
     )
 
 
 def doubt(references: Sequence[Reference]) -> str | None:
-    """Why agreement with these answers would say nothing; None if it does."""
+    """The reason why agreement with these answers has no meaning; None if it has one."""
     count = len(references)
     sure = sum(reference.confidence for reference in references) / count
     if sure < LEAST_CONFIDENCE:
         return f"exact itself gives its own choices a probability of only {sure:.1%} on average"
     circling = sum(reference.repetition > MOST_REPETITION for reference in references)
     if circling > count / 2:
-        return f"exact itself goes round in circles in {circling} of its {count} answers"
+        return f"exact itself repeats itself in {circling} of its {count} answers"
     return None
 
 
 def compare(name: str, found: Observation, reference: Observation) -> PictureFigures:
-    """A recipe's observation beside the reference's, which it was led along."""
+    """Compare a recipe's observation along the reference's answer with the reference's."""
     logits = compare_logits(found.logits, reference.logits)
     return PictureFigures(
         name,
@@ -127,9 +127,9 @@ def compare(name: str, found: Observation, reference: Observation) -> PictureFig
 def summarise(
     recipe: str, pictures: Sequence[PictureFigures], why_unknown: str | None = None
 ) -> RecipeFigures:
-    """Figures over all pictures (at least one), and what to make of them.
+    """Figures over all pictures (at least one), and the verdict.
 
-    `why_unknown` is the references' `doubt`, which forbids a verdict.
+    `why_unknown` is the references' `doubt`; with it, the verdict is "unknown".
     """
     num_tokens = sum(picture.num_tokens for picture in pictures)
     places = dict.fromkeys(place for picture in pictures for place in picture.noise)

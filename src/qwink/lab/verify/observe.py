@@ -1,10 +1,10 @@
-"""What one model does with one question, watched from inside.
+"""Records a model's logits and states while it answers one question.
 
-Two models are compared where both hold comparable values, whatever operators made them: at the
-vision encoder's DeepStack taps and output, in the keys and values that each text layer leaves in
-the cache, and in the logits. Keys and values are one product away from the residual stream, after
-its norm, so that they tell how far a layer's *input* has drifted; a few loud channels of the
-stream itself would drown the rest. The graphs run as they always do: nothing is added to them.
+Models are compared where their values are comparable, whatever their operators: at the vision
+encoder's DeepStack taps and output, in each text layer's keys and values, and in the logits. Keys
+and values are one product after the norm of the residual stream, so they show the noise of a
+layer's input. The stream is not compared: its few outlier channels would dominate. The graphs are
+unchanged.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from qwink.runtime.request import Request
 from qwink.runtime.vlm import VLM
 from qwink.types import EncodedImage, Patches
 
-MOST_ROWS = 64  # of a prompt's or image's tokens, evenly spaced: enough to tell, cheap to keep
+MOST_ROWS = 64  # of a prompt's or image's tokens, evenly spaced, to save space
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """One model, one question, T tokens of an answer.
+    """One model and one question, along T tokens of an answer.
 
-    `states` maps places in the model to what was found there, each [tensors, rows, ...]; `logits`
-    are those that led to each token, over the C ids that may be chosen.
+    `states` maps places in the model to values [tensors, rows, ...]; `logits` are those of each
+    token, over the C ids that may be chosen.
     """
 
-    ids: NDArray[np.int64]  # [T]: the answer that was followed
+    ids: NDArray[np.int64]  # [T]: the answer whose tokens were the input
     logits: Float  # [T, C]
     states: dict[str, Float]
-    answer: str  # the model's own, greedy
+    answer: str  # the model's greedy answer
 
     def save(self, path: Path) -> None:
         kept: dict[str, Any] = {f"at {place}": state for place, state in self.states.items()}
@@ -69,17 +69,17 @@ def observe(vlm: VLM, request: Request) -> Observation:
 
 
 def observe_along(vlm: VLM, request: Request, ids: Sequence[int]) -> Observation:
-    """As `observe`, but the model is led along the ids of another's answer.
+    """As `observe`, but the tokens `ids` of another model's answer are the input.
 
-    So each of its choices is judged on the same ground: one early difference does not count
-    again and again. What it would have said by itself is found too.
+    So each choice is compared after equal tokens, and one early difference counts once. `answer`
+    is this model's greedy answer.
     """
 
     def work() -> Observation:
         walk, sequence = _Walk(vlm, request), request.sequence
         rows = [walk.first, *(walk.after(token, index) for index, token in enumerate(ids[:-1]))]
         states = walk.states(ids)
-        # Its own answer is the same until the first difference, from where it goes on by itself.
+        # The greedy answer equals `ids` up to the first difference; from there it is decoded.
         pieces = []
         for token, row in zip(ids, rows, strict=True):
             pieces.append(sequence.accept(row))
@@ -94,7 +94,7 @@ def observe_along(vlm: VLM, request: Request, ids: Sequence[int]) -> Observation
 
 
 class _Walk:
-    """A prompt in a cache of its own, continued token by token. Runs on the engine's thread."""
+    """A prompt in a separate cache, continued token by token. Runs on the engine's thread."""
 
     def __init__(self, vlm: VLM, request: Request) -> None:
         self._engine: Engine = vlm.engine
@@ -111,7 +111,7 @@ class _Walk:
     def _encode(self, content: Patches | EncodedImage) -> EncodedImage:
         if isinstance(content, EncodedImage):
             return content
-        return as_float16(self._engine.encode(content))  # as all are before their first use
+        return as_float16(self._engine.encode(content))  # as the scheduler does
 
     def after(self, token: int, index: int) -> Float:
         """Logits [vocab] after `token`, number `index` of the answer."""
@@ -124,7 +124,7 @@ class _Walk:
         return np.delete(np.stack(rows), self._forbidden, axis=1)
 
     def states(self, ids: Sequence[int]) -> dict[str, Float]:
-        """What is found at each place, in the order of computation, after all but the last id."""
+        """Values at each place, in the order of computation, after all but the last id."""
         vision = self._engine.config.vision
         states: dict[str, Float] = {}
         for image in self._images.values():

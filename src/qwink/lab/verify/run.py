@@ -1,4 +1,4 @@
-"""Recipes beside the reference, picture by picture; one model in memory at a time."""
+"""Compares recipes with the reference on pictures, with one model in memory at a time."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from qwink.runtime.vlm import VLM
 from qwink.settings import Settings
 from qwink.types import SamplingParams, Task
 
-# Told after each picture: the recipe, how many are done, how many there are.
+# Called after each picture with the recipe, the number of pictures done, and of all.
 Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What is asked, and how long an answer is followed. None: the picture's or task's question."""
+class VerifyOptions:
+    """Question and length of the answers. `question` None: the picture's or task's question."""
 
     question: str | None = None
     task: Task = "auto"
@@ -54,7 +54,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that was found."""
+    """The results of `verify`."""
 
     model: str
     pictures: tuple[Reference, ...]
@@ -66,14 +66,15 @@ def verify(
     exact: Artifact,
     candidates: Sequence[Artifact],
     samples: Sequence[Sample],
-    options: Options,
+    options: VerifyOptions,
     settings: Settings,
     report: Report = lambda *_: None,
 ) -> Comparison:
     """Compare artifacts of one checkpoint with its `exact` one, which answers first.
 
-    What is kept of its answers waits on disk, some 30 MB a picture at the 2B's size. A picture
-    that cannot be used is left out. Raises ImageError if none is left, and what `load` raises.
+    The observations of its answers are kept on disk, some 30 MB a picture at the 2B's size. A
+    picture that cannot be used is left out. Raises ImageError if none is left, and what `load`
+    raises.
     """
     with tempfile.TemporaryDirectory(prefix="qwink-verify-") as name:
         folder = Path(name)
@@ -84,7 +85,7 @@ def verify(
         used = [sample for sample in samples if sample.name in usable]
         recipes = []
         for artifact in candidates:
-            gc.collect()  # what a model consists of refers to each other: free the one before
+            gc.collect()  # the previous model is in reference cycles; free it
             pictures = _compare(artifact, used, folder, options, settings, report)
             recipes.append(summarise(artifact.manifest.recipe, pictures, doubt(references)))
     return Comparison(exact.manifest.name, tuple(references), tuple(skipped), tuple(recipes))
@@ -94,7 +95,7 @@ def _compare(
     artifact: Artifact,
     samples: Sequence[Sample],
     folder: Path,
-    options: Options,
+    options: VerifyOptions,
     settings: Settings,
     report: Report,
 ) -> list[PictureFigures]:
@@ -113,7 +114,7 @@ def _observe_reference(
     exact: Artifact,
     samples: Sequence[Sample],
     folder: Path,
-    options: Options,
+    options: VerifyOptions,
     settings: Settings,
     report: Report,
 ) -> tuple[list[Reference], list[Skipped]]:
@@ -144,8 +145,8 @@ def _observe_reference(
     return references, skipped
 
 
-def _load(artifact: Artifact, options: Options, settings: Settings) -> VLM:
-    # Recipes are the onnx engine's, whatever the environment prefers for asking.
+def _load(artifact: Artifact, options: VerifyOptions, settings: Settings) -> VLM:
+    # Only the onnx engine has recipes, whichever engine the environment selects.
     return load(
         artifact.folder,
         engine="onnx",
@@ -160,12 +161,12 @@ def _file(folder: Path, sample: Sample) -> Path:
     return folder / f"{sample.name}.npz"
 
 
-def _question(sample: Sample, options: Options) -> str:
+def _question(sample: Sample, options: VerifyOptions) -> str:
     message = user_message([sample.image], options.question or sample.question, options.task)
     return str(message.content[-1])
 
 
-def _request(vlm: VLM, sample: Sample, options: Options) -> Request:
+def _request(vlm: VLM, sample: Sample, options: VerifyOptions) -> Request:
     message = user_message([sample.image], _question(sample, options), options.task)
     greedy = SamplingParams(max_tokens=options.max_tokens)
     return vlm.prepare([message], ImageOptions(task=options.task), greedy)

@@ -1,4 +1,4 @@
-"""The pictures that a comparison is made on: the user's, or a small built-in set."""
+"""The pictures of a comparison: the user's, or a small built-in set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import ImageDraw, ImageFont
 
 from qwink.errors import ImageError
 
-# What people keep pictures in. Those that cannot be read are reported, not passed over.
+# Formats that cannot be read are included, so that they are reported instead of ignored.
 SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".heic", ".heif", ".avif"),
@@ -21,7 +21,7 @@ SUFFIXES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """A picture, and what is asked about it; None leaves the question to the caller."""
+    """A picture and a question; None: the caller chooses the question."""
 
     name: str
     image: Path | PIL.Image.Image
@@ -126,7 +126,7 @@ def _shape(colour: str, draw_shape: Callable[..., None]) -> PIL.Image.Image:
 
 
 def _scene() -> PIL.Image.Image:
-    """Sky, hills and sun, soft and with grain: no photograph, but nearer to one than the rest."""
+    """Sky, hills and sun with soft edges and noise, similar to a photograph."""
     height, width = 336, 448
     y, x = np.mgrid[:height, :width] / np.array([height, width])[:, None, None]
     sky = np.stack([0.35 + 0.4 * y, 0.55 + 0.3 * y, 0.95 - 0.1 * y], -1)
