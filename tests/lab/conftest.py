@@ -14,7 +14,7 @@ PUBLISHED = Path(__file__).parents[2] / "benchmarks" / "published"
 
 @pytest.fixture(scope="session")
 def published_2b(tmp_path_factory: pytest.TempPathFactory) -> ModelConfig:
-    """Qwen3-VL-2B, by its config.json alone."""
+    """The configuration of Qwen3-VL-2B."""
     folder = tmp_path_factory.mktemp("published") / "Qwen3-VL-2B-Instruct"
     folder.mkdir()
     shutil.copy(PUBLISHED / "config-2b.json", folder / "config.json")

@@ -1,4 +1,4 @@
-"""Facts of this machine, held against what other sources say of it."""
+"""Facts of this machine, compared with those from other sources."""
 
 from __future__ import annotations
 

@@ -30,11 +30,11 @@ def test_each_tensor_is_weighed_by_its_own_signal() -> None:
     wanted = RNG.normal(size=(2, 50, 8)).astype(np.float32)
     wanted[1] *= 1000
     found = wanted.copy()
-    found[0] *= 1.1  # ratio 0.01, where the other has none
+    found[0] *= 1.1  # ratio 0.01; the other tensor has no noise
     assert noise_ratio(found, wanted) == pytest.approx(0.005, rel=1e-3)
 
 
-def test_a_tensor_of_zeros_is_no_trouble() -> None:
+def test_a_tensor_of_zeros_has_a_finite_ratio() -> None:
     zeros = np.zeros((1, 4, 4), np.float32)
     assert noise_ratio(zeros, zeros) == 0
     assert np.isfinite(decibels(noise_ratio(zeros + 1, zeros)))
@@ -49,7 +49,7 @@ def test_divergence_is_what_its_definition_says() -> None:
 
 
 @given(shift=st.floats(-50, 50))
-def test_what_no_probability_depends_on_counts_for_nothing(shift: float) -> None:
+def test_a_constant_added_to_all_logits_changes_nothing(shift: float) -> None:
     wanted, found = np.random.default_rng(1).normal(size=(2, 3, 10)).astype(np.float32)
     shifted = (found + shift).astype(np.float32)
     assert kl_nats(shifted, wanted) == pytest.approx(kl_nats(found, wanted), abs=1e-4)

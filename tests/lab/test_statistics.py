@@ -1,4 +1,4 @@
-"""Summaries and ratios, against figures worked out by hand."""
+"""Summaries and ratios, against figures computed by hand."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_rungs_gains_and_agreement(tmp_path: Path) -> None:
     assert stale(tmp_path) == []
 
 
-def test_a_gpus_ladder_counts_only_where_a_gpu_climbed_it(tmp_path: Path) -> None:
+def test_a_gpus_ladder_is_shown_only_if_it_ran_on_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "ladder-gpu.json"
     tried = result(ladder="gpu").document()
     path.write_text(json.dumps(tried))

@@ -1,4 +1,4 @@
-"""The performance page follows its results, and notices when it does not."""
+"""The performance page is made from its results; --check finds differences."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_page_shows_what_was_measured(root: Path) -> None:
     for image in ("stages-nano", "load-nano"):
         assert f"](images/{image}.svg)" in page
         assert (root / "docs" / "images" / f"{image}.svg").is_file()
-    for heading in ("First token and decoding", "Start", "Caches"):  # nobody measured these
+    for heading in ("First token and decoding", "Start", "Caches"):  # without results
         assert f"## {heading}" not in page
     assert "random weights" in page.lower()
     assert "qwink verify" in page

@@ -32,7 +32,7 @@ def result() -> dict[str, Any]:
     return record("peers", measured).document()
 
 
-def test_shows_times_ratios_and_who_is_absent(tmp_path: Path) -> None:
+def test_shows_times_ratios_and_absent_peers(tmp_path: Path) -> None:
     (tmp_path / "peers.json").write_text(json.dumps(result()))
     section = peers.section(Results(tmp_path))
     assert section is not None
@@ -53,5 +53,5 @@ def test_shows_the_settings_tried(tmp_path: Path) -> None:
     assert "| `other` | model.bin, GROUP 128 | 3000 (2700–3300) | **3.00** |" in section.text
 
 
-def test_is_left_out_where_nobody_measured(tmp_path: Path) -> None:
+def test_is_left_out_without_results(tmp_path: Path) -> None:
     assert peers.section(Results(tmp_path)) is None

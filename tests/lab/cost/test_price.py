@@ -1,4 +1,4 @@
-"""Prices, against figures worked out by hand."""
+"""Prices, against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_no_break_even_where_use_is_cheap() -> None:
 
 
 def test_the_last_crossing_counts() -> None:
-    # Cold starts cost so much that paying per use is dearer at 30 an hour, cheaper at 400 again.
+    # Cold starts cost so much that paying per use costs more at 30 an hour, and less at 400.
     service = PricedService(request_ms=360, images_per_hour=10_000, cold_extra_ms=720_000)
     plan = Tariff(2.0, 4.0, keep_warm_s=120)
 

@@ -1,4 +1,4 @@
-"""The formulas, against figures known from elsewhere and against what an export writes."""
+"""Formulas of work, compared with published figures and with the files of an export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN: Kernels = "onnxruntime"
 
 
 def test_encoder_of_the_2b_at_448(published_2b: ModelConfig) -> None:
-    # 576 GFLOP, 60 of them attention, were counted for 784 patches with frames not yet folded.
+    # Counted before the frames were folded: 576 GFLOP for 784 patches, 60 of them attention.
     work = encode_work(published_2b, FAST, PLAIN, 784)
     assert work.flops / 1e9 == pytest.approx(576, rel=0.005)
     patch = 2 * 784 * 1024 * 768
@@ -27,14 +27,14 @@ def test_encoder_of_the_2b_at_448(published_2b: ModelConfig) -> None:
 
 
 def test_prefill_of_the_2b(published_2b: ModelConfig) -> None:
-    # 644 GFLOP were counted for 231 tokens that attend to each other; a token sees those before.
+    # Counted for 231 tokens that attend to all: 644 GFLOP. A token attends only to earlier ones.
     work = prefill_work(published_2b, FAST, PLAIN, 231)
     unseen = 4 * (231 * 230 // 2) * 2048 * 28
     assert (work.flops + unseen) / 1e9 == pytest.approx(644, rel=0.005)
 
 
 def test_decode_computes_every_parameter_once(published_2b: ModelConfig) -> None:
-    # 1.721 G parameters with the tied head, 2 operations each; norms are a rounding error.
+    # 1.721 G parameters with the tied head, 2 operations each; norms are negligible.
     assert decode_work(published_2b, EXACT, PLAIN, 0).flops / 2e9 == pytest.approx(1.721, rel=0.002)
 
 
@@ -47,7 +47,7 @@ def test_keys_and_values_of_the_2b(published_2b: ModelConfig) -> None:
 
 
 def test_prefill_is_the_sum_of_its_tokens(published_2b: ModelConfig) -> None:
-    # With one copy of the weights, but for the last layer's rows and the head of all but the last.
+    # Equal but for the last layer's rows and the head, which a prompt computes for its last token.
     tokens = [decode_work(published_2b, EXACT, PLAIN, cached).flops for cached in range(16)]
     text = published_2b.text
     hidden, wide = text.hidden_size, text.intermediate_size

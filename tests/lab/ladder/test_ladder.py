@@ -45,7 +45,7 @@ def test_from_the_plain_service_to_several_users(
     assert plain["times"]["image_tokens"] > quantised["times"]["image_tokens"] > 0
     assert quantised["before"] == plain["times"]
     assert quantised["quality"]["count"] == 3
-    # Pictures that come again are compared with the rung before, run on them too.
+    # The previous rung is run on the workload with repeated pictures, too.
     assert cached["workload"] == "mix"
     assert cached["before"]["count"] == cached["times"]["count"] == 4
     assert cached["step_quality"]["count"] == 4
@@ -71,7 +71,7 @@ def test_the_gpu_ladder_can_be_tried_on_the_cpu(
     assert result["facts"]["hardware"]["accelerator"] is None
 
 
-def test_without_torch_the_rest_is_climbed(
+def test_without_torch_the_other_rungs_run(
     tiny_checkpoint: tuple[Path, Any],
     tiny_home: Path,
     tmp_path: Path,
@@ -107,7 +107,7 @@ def test_a_gpu_that_is_not_there() -> None:
     [
         (["--pictures", 51], "there are 1 to 50"),
         (["--rungs", "a,z"], "there are a,b,c,d,e,f,g,h,i"),
-        (["--recipe", "exact"], "climbs from exact to another"),
+        (["--recipe", "exact"], "compares exact with another"),
         (["--gpu", "--users", 3], "--users is of the ladder on the CPU"),
         (["--device", "cuda"], "add --gpu"),
         (["--artifact", "fast"], "--artifact takes NAME=DIR"),

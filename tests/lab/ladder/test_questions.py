@@ -1,4 +1,4 @@
-"""The workloads: how large pictures may become, and which come again."""
+"""The workloads: limits of the pictures' sizes, and repeated pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qwink.lab.pictures.gallery import BenchPicture, choose
 
 
 def pictures(count: int) -> list[BenchPicture]:
-    """As `write` gives them, without drawing any."""
+    """As `write` returns them, without drawing."""
     return [
         BenchPicture(
             entry.name,

@@ -1,4 +1,4 @@
-"""How one stream is read, faults included. Real servers are in test_load."""
+"""Reading one stream, with and without faults; test_measure uses a real server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stream(*chunks: dict[str, Any]) -> bytes:
 
 
 class Slices(httpx.AsyncByteStream):
-    """A body in slices of so many bytes, so that lines arrive in parts."""
+    """A body in slices of `size` bytes, so that lines arrive in parts."""
 
     def __init__(self, body: bytes, size: int, fault: Exception | None = None) -> None:
         self._body, self._size, self._fault = body, size, fault

@@ -1,4 +1,4 @@
-"""`qwink bench load` against a real server process, and how its figures are made."""
+"""`qwink bench load` with a real server process, and the summary of its figures."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_first_request_that_fails_ends_it(server: Server, qwink: RunQwink) -> 
     assert "the first request failed: HTTP 400" in ran.err
 
 
-def test_nobody_listens(qwink: RunQwink) -> None:
+def test_an_address_without_a_server(qwink: RunQwink) -> None:
     ran = qwink("bench", "load", "http://127.0.0.1:9")
     assert (ran.code, ran.out) == (1, "")
     assert "is a server running there?" in ran.err
@@ -121,7 +121,7 @@ def test_wrong_options(qwink: RunQwink, arguments: tuple[str, ...], word: str) -
 
 
 def test_plots_without_matplotlib_are_refused(tmp_path: Path) -> None:
-    # None in sys.modules is how Python spells a module that is not there.
+    # matplotlib is hidden from `find_spec`.
     code = (
         "import sys, importlib.util as util\n"
         "find = util.find_spec\n"

@@ -32,7 +32,7 @@ def home(tiny_checkpoint: tuple[Path, Any], tmp_path_factory: pytest.TempPathFac
     return home
 
 
-def test_each_in_turn_and_who_is_absent(
+def test_contenders_take_turns_and_absent_ones_are_reported(
     home: Path,
     tiny_checkpoint: tuple[Path, Any],
     tiny_home: Path,
@@ -109,7 +109,7 @@ def test_a_process_that_fails_says_why(adapter: str, python: str, words: str) ->
         worker.ask(picture(0, 64), "?", 1)
 
 
-def test_who_waits_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_waiting_process_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("QWINK_HOME", str(tmp_path))
     contender = Contender("nano", "qwink", "qwink_peer", sys.executable, {"model": "nano"})
     with Worker(contender, 1) as worker:
@@ -120,7 +120,7 @@ def test_who_waits_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         again = worker.ask(picture(1, 224), "What does it say?", 1)
     assert "State:\tT (stopped)" in status
     assert first["num_prompt_tokens"] == again["num_prompt_tokens"]
-    assert "decode_ms_per_token" not in first  # one token tells nothing about it
+    assert "decode_ms_per_token" not in first  # needs two tokens
 
 
 class _Terse:

@@ -1,4 +1,4 @@
-"""The pictures of the ladder: varied, the same each time, and no half files."""
+"""The pictures of the ladder: of all kinds, the same each time, no partial files."""
 
 from __future__ import annotations
 

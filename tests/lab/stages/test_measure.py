@@ -1,4 +1,4 @@
-"""`qwink bench stages` and `qwink bench cost`, through the door that users take."""
+"""`qwink bench stages` and `qwink bench cost`, through the command line."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_stages_of_nano(result: dict[str, Any], qwink: RunQwink, tmp_path: Path)
     assert size["prompt_tokens"] > 48
     assert size["answer_tokens"] == 3
     assert set(size["stages_ms"]) == set(STAGES)
-    for stage in STAGES:  # no cache answered instead
+    for stage in STAGES:  # computed, not taken from a cache
         assert size["stages_ms"][stage]["min"] > 0
         assert size["stages_ms"][stage]["count"] == 2
     sum_ms = sum(size["stages_ms"][stage]["min"] for stage in STAGES)
@@ -83,7 +83,7 @@ def test_stages_of_nano(result: dict[str, Any], qwink: RunQwink, tmp_path: Path)
         (("--threads", "two"), "--threads"),
         (("--threads", "0"), "--threads"),
         (("--sizes", "448"), "448x448"),
-        (("--sizes", "448x448"), "out of range"),  # beyond nano
+        (("--sizes", "448x448"), "out of range"),  # larger than nano allows
         (("--price-per-hour", "0"), "price_per_hour"),
         (("--out", "no/such/folder/x.json"), "folder"),
     ],

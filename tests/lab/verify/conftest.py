@@ -1,4 +1,4 @@
-"""nano under three recipes: `load_nano("fast")`; and its answers to the built-in pictures."""
+"""nano with a given recipe, `load_nano("fast")`, and a folder of pictures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load_nano(nano_settings: Settings) -> Iterator[LoadNano]:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """A folder of two good pictures, a text that calls itself one, and a cut one."""
+    """A folder of two good pictures, a text named notes.jpg, and a truncated picture."""
     from qwink.lab.verify.samples import built_in_samples
 
     folder = tmp_path / "pictures"

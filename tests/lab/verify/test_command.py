@@ -25,12 +25,12 @@ def test_built_in_pictures_and_several_recipes(qwink: RunQwink, home: Path) -> N
     *_, first, second = ran.out.splitlines()
     assert "quality answers as exact does on" in first
     assert "small answers as exact does on" in second
-    assert "--images" in ran.err  # these pictures say little about the user's
+    assert "--images" in ran.err  # asks for the user's own pictures
 
 
 def test_own_pictures_as_a_document(qwink: RunQwink, home: Path, pictures: Path) -> None:
     options = ("--images", pictures, "-q", "What does it say?", "--max-tokens", 20, "--json")
-    # Recipes are the onnx engine's, whichever answers otherwise.
+    # verify uses the onnx engine, whichever engine the environment selects.
     torch = {"QWINK_ENGINE": "torch", "QWINK_DTYPE": "float16", "QWINK_DEVICE": "cuda"}
     ran = qwink("verify", "nano", "--recipe", "quality", *options, home=home, **torch)
     assert ran.code == 0, ran.err
@@ -47,7 +47,7 @@ def test_own_pictures_as_a_document(qwink: RunQwink, home: Path, pictures: Path)
     assert recipe["num_pictures"] == len(recipe["pictures"]) == 2
     assert 0 < recipe["kl_nats"] < 0.1
     assert all(10 < value < 120 for value in recipe["snr_db_at"].values())
-    # What cannot be read is told and left out; the rest goes on.
+    # Unreadable pictures are reported and left out.
     assert {picture["name"] for picture in document["skipped"]} == {"cut.png", "notes.jpg"}
     assert "skipped" in ran.err
     assert "looks like text" in ran.err

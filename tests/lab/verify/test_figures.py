@@ -1,4 +1,4 @@
-"""Figures and verdicts of made-up observations, whose truth is known."""
+"""Figures and verdicts of constructed observations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_another_choice_counts_as_clear_where_the_reference_was_sure() -> None:
     figures = compare("a", found, reference)
     assert not figures.same_answer
     assert figures.num_agreeing == 1
-    assert figures.num_clear == 1  # 0.1 beside 0.5; 0.4 beside 0.5 was nearly as likely
+    assert figures.num_clear == 1  # 0.1 instead of 0.5; 0.4 instead of 0.5 is nearly as likely
 
 
 def test_all_the_same_is_safe() -> None:
@@ -64,12 +64,12 @@ def test_few_pictures_are_called_few() -> None:
     assert "hint" in summarise("fast", [picture()]).summary
 
 
-def test_differences_where_the_reference_hesitates_are_safe() -> None:
+def test_differences_between_nearly_equal_choices_are_safe() -> None:
     pictures = [picture(str(index)) for index in range(11)] + [picture(agreeing=9, same=False)]
     found = summarise("fast", pictures)
     assert found.verdict == "safe"
     assert "11 of 12" in found.summary
-    assert "hesitates" in found.summary
+    assert "nearly as likely" in found.summary
 
 
 def test_a_clear_difference_is_to_be_looked_at() -> None:
@@ -98,9 +98,9 @@ def test_a_reference_that_knows_nothing_allows_no_verdict(clear: int) -> None:
     assert "random weights" in found.summary
 
 
-def test_nor_does_one_that_goes_round_in_circles() -> None:
+def test_a_reference_that_repeats_itself_allows_no_verdict() -> None:
     assert doubt([reference(), reference()]) is None
-    assert doubt([reference(repetition=0.9), reference()]) is None  # one may well be stuck
+    assert doubt([reference(repetition=0.9), reference()]) is None  # a single one is allowed
     why = doubt([reference(repetition=0.9), reference(repetition=1), reference()])
     assert why is not None
     assert "2 of its 3 answers" in why

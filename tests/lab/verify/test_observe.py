@@ -1,4 +1,4 @@
-"""nano, watched: what is seen must be what it really does."""
+"""Observations of nano, compared with its answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_its_own_answer_is_what_it_says_when_asked(load_nano: LoadNano, name: st
     led = observe_along(small, request(small, SAMPLES[name]), reference.ids.tolist())
     assert led.answer == asked(small, SAMPLES[name])
     assert len(led.logits) == len(led.ids) == len(reference.ids)
-    if name == "page":  # beyond nano, so that the recipes part on their way
+    if name == "page":  # too hard for nano, so that the recipes' answers differ
         assert led.answer != reference.answer
 
 
@@ -69,7 +69,7 @@ def test_places_cover_the_model_in_order(load_nano: LoadNano) -> None:
 
 
 def test_rounding_shows_where_it_happens(load_nano: LoadNano) -> None:
-    """balanced and quality share prefill and vision; they part only in the answer's tokens."""
+    """balanced and quality share prefill and vision; only their decoding differs."""
     exact = load_nano("exact")
     reference = observe(exact, request(exact, SAMPLES["line-total"]))
     seen = {}

@@ -171,6 +171,10 @@ def _judge(
     if changed:
         verdict: Verdict = "look" if len(changed) <= MOST_CHANGED * count else "avoid"
         return verdict, f"{counted}; clearly changed: {', '.join(changed)}"
-    rest = "" if num_same == count else "; the rest differs only where exact itself hesitates"
+    rest = (
+        ""
+        if num_same == count
+        else "; the others differ only in choices that exact finds nearly as likely"
+    )
     hint = "" if count >= FEW_PICTURES else "; so few pictures are a hint, no proof"
     return "safe", f"{counted}{rest}{hint}"
