@@ -13,19 +13,7 @@ from qwink.lab.pictures.gallery import BenchPicture, choose
 
 def pictures(count: int) -> list[BenchPicture]:
     """As `write` returns them, without drawing."""
-    return [
-        BenchPicture(
-            entry.name,
-            entry.kind,
-            entry.task,
-            entry.question,
-            entry.follow_up,
-            entry.answer,
-            Path(entry.name),
-            (640, 480),
-        )
-        for entry in choose(count)
-    ]
+    return [BenchPicture(entry, Path(entry.name)) for entry in choose(count)]
 
 
 def test_the_task_needs_at_most_what_the_plain_service_takes() -> None:

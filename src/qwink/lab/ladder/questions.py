@@ -50,16 +50,12 @@ def _questions(
     least = min(limits[0], most)
     found = []
     for picture in pictures:
-        budget = choose_budget(picture.task, picture.question, limits=limits)
+        entry = picture.entry
+        budget = choose_budget(entry.task, entry.question, limits=limits)
         task = min(budget.min_pixels, most), min(budget.max_pixels, most)
         found.append(
             Question(
-                picture.name,
-                str(picture.path),
-                picture.question,
-                (least, most),
-                task,
-                picture.answer,
+                entry.name, str(picture.path), entry.question, (least, most), task, entry.answer
             )
         )
     return found
@@ -87,7 +83,7 @@ def _follow_up(question: Question, picture: BenchPicture) -> Question:
     return Question(
         f"{question.name}, again",
         question.path,
-        picture.follow_up,
+        picture.entry.follow_up,
         question.full,
         question.task,
     )

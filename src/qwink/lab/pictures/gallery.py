@@ -8,28 +8,19 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-import PIL.Image
-
 from qwink.errors import OptionError
 from qwink.lab.pictures.catalogue import CATALOGUE
 from qwink.lab.pictures.entry import Entry
-from qwink.types import Task
 
 VERSION = 1  # of the pixels; raise it when a picture of the catalogue changes
 
 
 @dataclass(frozen=True, slots=True)
 class BenchPicture:
-    """A picture on disk, and what is asked about it."""
+    """An entry of the catalogue as a file."""
 
-    name: str
-    kind: str
-    task: Task
-    question: str
-    follow_up: str
-    answer: str | None
+    entry: Entry
     path: Path
-    size: tuple[int, int]  # width, height
 
 
 def choose(count: int, entries: Sequence[Entry] = CATALOGUE) -> list[Entry]:
@@ -63,15 +54,4 @@ def _picture(entry: Entry, folder: Path) -> BenchPicture:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-    with PIL.Image.open(path) as image:
-        size = image.size
-    return BenchPicture(
-        entry.name,
-        entry.kind,
-        entry.task,
-        entry.question,
-        entry.follow_up,
-        entry.answer,
-        path,
-        size,
-    )
+    return BenchPicture(entry, path)
