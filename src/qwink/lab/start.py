@@ -12,6 +12,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,13 @@ def measure(command: list[str], rounds: int) -> Summary:
     return summarise(times)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", action="append", default=[], metavar="[NAME=]REF")
     parser.add_argument("--picture", default="examples/receipt-line.png")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULTS / "start.json")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     result: dict[str, Any] = {
         "rounds": args.rounds,
         "import_qwink_ms": asdict(measure([sys.executable, "-c", "import qwink"], args.rounds)),

@@ -11,6 +11,7 @@ far below a trained model's: compare the recipes with each other, not with 100 %
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +71,13 @@ def compare(found: Float, wanted: Float) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--exact", required=True, help="artifact of recipe exact")
     parser.add_argument("--artifact", action="append", default=[], metavar="NAME=DIR")
     parser.add_argument("--start-id", type=int, help="the prompt's first token")
     parser.add_argument("--out", type=Path, default=RESULTS / "quality.json")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     wanted = logits(args.exact, args.start_id)
     recipes: dict[str, Any] = {}
     for item in args.artifact:
