@@ -174,7 +174,8 @@ def test_drafts_change_nothing(tokenizer: Tokenizer, wrong_every: int, temperatu
 
     def answer(drafter: Drafter | None) -> tuple[str, list[int], list[Any], int]:
         sequence = start(tokenizer, num_logprobs=1, drafter=drafter, **options)
-        text, taken, steps = sequence.accept(logits(0, 0)[None]), [], 1
+        text, steps = sequence.accept(logits(0, 0)[None]), 1
+        taken: list[Any] = []
         while sequence.finish_reason is None:
             assert sequence.num_cached == 9 + len(sequence.generated) - 1
             ids = [*([0, *sequence.generated][-2:-1]), *sequence.next_ids(5)]

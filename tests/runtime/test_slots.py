@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from qwink.runtime.chunks import Chunks
 from qwink.runtime.slots import MAX_LOSS, MIN_REUSE, Lease, Slots, common_start
@@ -29,6 +30,9 @@ class Cache:
         assert len(self.tokens[source]) >= num_tokens
         self.tokens[target][:num_tokens] = self.tokens[source][:num_tokens]
         self.num_copied += num_tokens
+
+    def read(self, slot: int, num_tokens: int) -> NDArray[np.float32]:
+        return np.array(self.tokens[slot][:num_tokens], np.float32)
 
     def truncate(self, slot: int, num_tokens: int) -> None:
         del self.tokens[slot][num_tokens:]
@@ -183,13 +187,14 @@ def test_what_is_reused_is_what_would_be_computed(num_slots: int, data: st.DataO
     slots = Slots(cache, 60 * cache.bytes_per_token, ANYWHERE)
     running: list[Lease] = []
     for _ in range(12):
-        if running and data.draw(st.booleans()):
-            slots.release(running.pop(0), valid=data.draw(st.booleans()))
+        ends = bool(data.draw(st.booleans()))
+        if running and ends:
+            slots.release(running.pop(0), valid=bool(data.draw(st.integers(0, 1))))
             continue
         if len(running) == num_slots:
             continue
-        start = data.draw(st.sampled_from([[1] * 12, [1] * 10 + [2] * 8, []]))
-        tail = data.draw(st.lists(st.integers(1, 2), min_size=1, max_size=12))
+        start: list[int] = data.draw(st.sampled_from([[1] * 12, [1] * 10 + [2] * 8, []]))
+        tail: list[int] = data.draw(st.lists(st.integers(1, 2), min_size=1, max_size=12))
         wanted = prompt(*start, *tail)
         if running and slots.reserved_bytes + (len(wanted) + 3) * 10 > slots.max_bytes:
             assert slots.acquire(wanted, len(wanted) + 3) is None

@@ -40,6 +40,9 @@ class KVCache(Protocol):
     def copy(self, source: int, target: int, num_tokens: int) -> None:
         """Overwrite the first tokens of slot `target` with those of slot `source`."""
 
+    def read(self, slot: int, num_tokens: int) -> NDArray[np.float32]:
+        """A copy of a slot's first tokens, to be looked at: [layers, 2, KV heads, tokens, d]."""
+
     def truncate(self, slot: int, num_tokens: int) -> None:
         """Keep the first tokens of a slot; return the memory behind them to the system."""
 

@@ -61,10 +61,7 @@ def first_tokens(vlm: VLM, rounds: int) -> dict[str, Any]:
             rows[kind].append(result.timings.first_token_ms)
             print(kind, round(rows[kind][-1]), result.usage, file=sys.stderr, flush=True)
     medians = {kind: round(summarise(values).median, 1) for kind, values in rows.items()}
-    faster = {
-        kind: round(paired_ratio(rows["new"], rows[kind]).median, 2)
-        for kind in kinds[1:]
-    }
+    faster = {kind: round(paired_ratio(rows["new"], rows[kind]).median, 2) for kind in kinds[1:]}
     return {"first_token_ms": medians, "times_faster_than_new": faster}
 
 

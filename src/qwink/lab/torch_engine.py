@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from transformers import Qwen3VLForConditionalGeneration
 
-from qwink.engine.base import image_key
+from qwink.engine.base import Chunk, NewTokens, image_key
 from qwink.engine.torch.engine import TorchEngine
 from qwink.engine.torch.measure import best_batch, time_encoder, time_prefill
 from qwink.lab.facts import PACKAGES
@@ -85,12 +85,12 @@ def measure_qwink(
     images: dict[str, EncodedImage] = {}
 
     def encode() -> None:
-        image = engine.encode(work.patches)
+        image = engine.encode([work.patches])[0]
         images[image.key] = image
 
     def prefill(slot: int = 0) -> int:
-        hidden = engine.prefill(cache, slot, prompt, images, 0, length)
-        return int(engine.logits(hidden[None])[0].argmax())
+        hidden = engine.prefill(cache, [Chunk(slot, prompt, images, 0, length)])
+        return int(engine.logits(hidden)[0].argmax())
 
     figures: dict[str, Any] = {
         "encode_ms": median_ms(encode, rounds),
@@ -110,10 +110,10 @@ def measure_qwink(
         times = []
         ids = [first] * batch
         for step in range(tokens):
-            at = [length + step] * batch
-            positions = [prompt.next_position + step] * batch
+            position = prompt.next_position + step
+            runs = [NewTokens(slot, (i,), length + step, position) for slot, i in enumerate(ids)]
             start = time.perf_counter()
-            logits = engine.decode(cache, 0, ids, at, positions)
+            logits = engine.step(cache, runs)
             ids = [int(token) for token in logits.argmax(axis=1)]
             times.append((time.perf_counter() - start) * 1e3)
         figures["decode_step_ms"][str(batch)] = summarise(times).median

@@ -6,7 +6,7 @@ The weights are not part of it: they have a fixed size.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qwink.errors import OptionError
@@ -37,6 +37,10 @@ class Memory:
             raise OptionError(f"the memory budget is {total_bytes} bytes; it must be above 0")
         share = total_bytes // 8
         return cls(total_bytes - 2 * share, share, share)
+
+    def without_images(self) -> Memory:
+        """The same, but no encoded image is kept."""
+        return replace(self, image_bytes=0)
 
     @classmethod
     def default(cls) -> Memory:

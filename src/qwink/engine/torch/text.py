@@ -14,10 +14,10 @@ from qwink.engine.torch.weights import Modules
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
-    """Tokens to run: S for each of B slots, the shorter rows padded.
+    """New tokens: S for each of B slots, the shorter rows padded.
 
-    `places` say where in its slot each token goes; it attends to all up to there.
-    `neighbours`: the first slot, if `slots` counts up from there.
+    `places` are the tokens' rows in their slots; each token attends to all rows up to there.
+    `window` is `slots` as a slice, if they are neighbours.
     """
 
     slots: Tensor  # [B]
@@ -26,13 +26,13 @@ class Tokens:
     cos: Tensor  # float32 [B, S, head_dim / 2]
     sin: Tensor
     deepstack: Tensor | None = None  # [taps, B, S, D], zero where there is no image
-    neighbours: int | None = None
+    window: slice | None = None
 
 
 def run_layers(modules: Modules, cache: TorchCache, total: int, tokens: Tokens) -> Tensor:
     """Run tokens through all layers; their keys and values go to the cache.
 
-    `total` is how much of each slot is looked at: at least up to the last token's place.
+    `total` is how many rows of each slot are read: at least up to the last token's place.
     Returns hidden states [B, S, D], before the final norm.
     """
     hidden, places = tokens.embeds, tokens.places
@@ -53,8 +53,8 @@ def run_layers(modules: Modules, cache: TorchCache, total: int, tokens: Tokens) 
         keys, values = cache.layer(index)
         keys[slots, :, places] = rotate(key, cos, sin).transpose(1, 2)
         values[slots, :, places] = value
-        query = rotate(query, cos, sin)
-        x = attend(query, *(_slots(whole, tokens, total) for whole in (keys, values)), mask)
+        keys, values = _rows(keys, total, tokens), _rows(values, total, tokens)
+        x = attend(rotate(query, cos, sin), keys, values, mask)
         hidden = hidden + attention.o_proj(x)
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
         if tokens.deepstack is not None and index < len(tokens.deepstack):
@@ -62,18 +62,17 @@ def run_layers(modules: Modules, cache: TorchCache, total: int, tokens: Tokens) 
     return hidden
 
 
-def _slots(whole: Tensor, tokens: Tokens, total: int) -> Tensor:
-    """The first `total` rows of the tokens' slots: [B, KV heads, total, head_dim].
-
-    Slots that are not neighbours are copied.
-    """
-    rows = whole[:, :, :total]
-    if tokens.neighbours is None:
-        return rows.index_select(0, tokens.slots)
-    return rows[tokens.neighbours : tokens.neighbours + len(tokens.slots)]
-
-
 def run_head(modules: Modules, hidden: Tensor) -> Tensor:
     """Final norm and LM head: [L, D] → float32 [L, vocab]."""
     logits: Tensor = modules.head(modules.norm(hidden))
     return logits.float()
+
+
+def _rows(stored: Tensor, total: int, tokens: Tokens) -> Tensor:
+    """The first rows of the tokens' slots [B, KV heads, total, d]: a view of neighbours, or a
+    copy.
+    """
+    rows = stored[:, :, :total]
+    if tokens.window is not None:
+        return rows[tokens.window]
+    return rows.index_select(0, tokens.slots)

@@ -18,10 +18,11 @@ from qwink.lab.ladder.answers import RungAnswer, unpatchify
 from qwink.lab.ladder.questions import Question
 from qwink.lab.ladder.rungs import Ours
 from qwink.model.artifact import Artifact
+from qwink.runtime.memory import Memory
 from qwink.runtime.models import load
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.scheduler import Limits
-from qwink.runtime.vlm import VLM, CacheLimits
+from qwink.runtime.vlm import VLM
 from qwink.types import Event, Message, Patches, Result, SamplingParams
 
 
@@ -34,7 +35,7 @@ class Listening:
 
     def accept(self, logits: NDArray[np.float32]) -> Any:
         if self.logits is None:
-            self.logits = logits.copy()
+            self.logits = logits[0].copy()
         return self._sequence.accept(logits)
 
     def __getattr__(self, name: str) -> Any:
@@ -43,14 +44,12 @@ class Listening:
 
 @contextmanager
 def running(artifact: Artifact, options: Ours, threads: int | None) -> Iterator[VLM]:
-    """The model, loaded and warmed up. Caches that the rung does not use have a size of 0."""
-    default = CacheLimits()
-    caches = CacheLimits(
-        default.embedding_bytes if options.embedding_cache else 0,
-        default.prefix_bytes if options.prefix_cache else 0,
-    )
-    limits = Limits(max_running=options.running)
-    with load(artifact.folder, threads=threads, caches=caches, limits=limits) as vlm:
+    """The model, loaded and warmed up, with the caches that the rung uses."""
+    memory = Memory.default()
+    if not options.embedding_cache:
+        memory = memory.without_images()
+    limits = Limits(max_running=options.running, keep_prompts=options.prefix_cache)
+    with load(artifact.folder, threads=threads, memory=memory, limits=limits) as vlm:
         vlm.ask(np.zeros((224, 224, 3), np.uint8), "Warm up.", max_tokens=2)
         yield vlm
 

@@ -9,17 +9,18 @@ from typing import Any
 import qwink
 from qwink.inputs.budget import TOKEN_PIXELS
 from qwink.lab.peers.base import PeerAnswer, serve
+from qwink.runtime.memory import Memory
 from qwink.runtime.models import load
-from qwink.runtime.vlm import CacheLimits
+from qwink.runtime.scheduler import Limits
 
 
 class Qwink:
     """An artifact, or a checkpoint with a recipe."""
 
     def __init__(self, model: str, threads: int, recipe: str | None = None) -> None:
-        # All prompts start alike, which the cache of prefixes would reuse.
-        caches = CacheLimits(embedding_bytes=0, prefix_bytes=0)
-        self._vlm = load(model, recipe=recipe, threads=threads, caches=caches)
+        # All prompts start alike, which prompts that are kept would save.
+        memory, limits = Memory.default().without_images(), Limits(keep_prompts=False)
+        self._vlm = load(model, recipe=recipe, threads=threads, memory=memory, limits=limits)
         # The picture has the size that is compared already: allow all sizes.
         largest = self._vlm.engine.config.preprocessor.max_pixels
         self._limits: dict[str, Any] = {"min_pixels": TOKEN_PIXELS, "max_pixels": largest}

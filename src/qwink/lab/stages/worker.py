@@ -15,8 +15,10 @@ from typing import Any
 
 from qwink.errors import QwinkError
 from qwink.lab.facts import peak_rss_bytes
+from qwink.runtime.memory import Memory
 from qwink.runtime.models import load
-from qwink.runtime.vlm import VLM, CacheLimits
+from qwink.runtime.scheduler import Limits
+from qwink.runtime.vlm import VLM
 from qwink.types import STAGES, Result
 
 
@@ -89,7 +91,8 @@ def main(argument: str) -> None:
     job = StagesJob(**values | {"sizes": tuple((name, pixels) for name, pixels in values["sizes"])})
     try:
         # Without caches, every answer is computed in full.
-        with load(job.artifact, threads=job.threads, caches=CacheLimits(0, 0)) as vlm:
+        memory, limits = Memory.default().without_images(), Limits(keep_prompts=False)
+        with load(job.artifact, threads=job.threads, memory=memory, limits=limits) as vlm:
             _write({"loaded": True})
             for answer in answers(vlm, job):
                 _write(asdict(answer))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwink.cache.embeddings import as_float16
-from qwink.engine.base import Engine
+from qwink.engine.base import Chunk, Engine, NewTokens
 from qwink.lab.quality import Float
 from qwink.runtime.request import Request
 from qwink.runtime.vlm import VLM
@@ -58,10 +58,10 @@ def observe(vlm: VLM, request: Request) -> Observation:
     def work() -> Observation:
         walk, sequence = _Walk(vlm, request), request.sequence
         rows = [walk.first]
-        pieces = [sequence.accept(walk.first)]
+        pieces = [sequence.accept(walk.first[None])]
         while sequence.finish_reason is None:
-            rows.append(walk.after(sequence.last_id, len(rows) - 1))
-            pieces.append(sequence.accept(rows[-1]))
+            rows.append(walk.after(sequence.generated[-1], len(rows) - 1))
+            pieces.append(sequence.accept(rows[-1][None]))
         ids = sequence.generated
         return Observation(np.array(ids), walk.choosable(rows), walk.states(ids), "".join(pieces))
 
@@ -82,12 +82,12 @@ def observe_along(vlm: VLM, request: Request, ids: Sequence[int]) -> Observation
         # The greedy answer equals `ids` up to the first difference; from there it is decoded.
         pieces = []
         for token, row in zip(ids, rows, strict=True):
-            pieces.append(sequence.accept(row))
-            if sequence.finish_reason is not None or sequence.last_id != token:
+            pieces.append(sequence.accept(row[None]))
+            if sequence.finish_reason is not None or sequence.generated[-1] != token:
                 break
         while sequence.finish_reason is None:
-            row = walk.after(sequence.last_id, len(sequence.generated) - 1)
-            pieces.append(sequence.accept(row))
+            row = walk.after(sequence.generated[-1], len(sequence.generated) - 1)
+            pieces.append(sequence.accept(row[None]))
         return Observation(np.array(ids), walk.choosable(rows), states, "".join(pieces))
 
     return vlm.scheduler.call(work)
@@ -105,18 +105,21 @@ class _Walk:
         chunk = vlm.scheduler.limits.prefill_chunk
         for start in range(0, len(prompt), chunk):
             stop = min(start + chunk, len(prompt))
-            hidden = self._engine.prefill(self._cache, 0, prompt, self._images, start, stop)
-        self.first: Float = self._engine.logits(hidden[None])[0]  # [vocab], after the prompt
+            chunks = [Chunk(0, prompt, self._images, start, stop)]
+            hidden = self._engine.prefill(self._cache, chunks)
+        self.first: Float = self._engine.logits(hidden)[0]  # [vocab], after the prompt
 
     def _encode(self, content: Patches | EncodedImage) -> EncodedImage:
         if isinstance(content, EncodedImage):
             return content
-        return as_float16(self._engine.encode(content))  # as the scheduler does
+        return as_float16(self._engine.encode([content])[0])  # as the scheduler does
 
     def after(self, token: int, index: int) -> Float:
         """Logits [vocab] after `token`, number `index` of the answer."""
         length, position = len(self._prompt) + index, self._prompt.next_position + index
-        logits: Float = self._engine.decode(self._cache, 0, [token], [length], [position])[0]
+        logits: Float = self._engine.step(self._cache, [NewTokens(0, (token,), length, position)])[
+            0
+        ]
         return logits
 
     def choosable(self, rows: Sequence[Float]) -> Float:

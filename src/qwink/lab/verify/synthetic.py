@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from qwink.engine.base import Chunk, NewTokens
 from qwink.engine.onnx import OnnxEngine
 from qwink.lab.quality import Float, compare_logits
 from qwink.lab.record import RESULTS, record, write
@@ -41,7 +42,7 @@ def picture() -> Patches:
 def logits(folder: str, start_id: int | None) -> tuple[Float, Float]:
     """(prefill, decode) logits, [NUM_COMPARED, vocab] and [NUM_DECODED, vocab]."""
     engine = OnnxEngine(Artifact.load(folder))
-    image = engine.encode(picture())
+    image = engine.encode([picture()])[0]
     span = ImageSpan(4, NUM_VISUAL, GRID, image.key)
     ids = np.random.default_rng(1).integers(0, 150_000, NUM_PROMPT + NUM_DECODED)
     ids = ids % engine.config.text.vocab_size
@@ -53,9 +54,9 @@ def logits(folder: str, start_id: int | None) -> tuple[Float, Float]:
     cache = engine.open_cache(1, NUM_PROMPT + NUM_DECODED)
     last = range(NUM_PROMPT - NUM_COMPARED, NUM_PROMPT)
     images = {image.key: image}
-    hidden = engine.hidden_states(cache, 0, prompt, images, 0, NUM_PROMPT, last)
+    hidden = engine.hidden_states(cache, Chunk(0, prompt, images, 0, NUM_PROMPT), last)
     decoded = [
-        engine.decode(cache, 0, [int(ids[at])], [at], [following + at - NUM_PROMPT])[0]
+        engine.step(cache, [NewTokens(0, (int(ids[at]),), at, following + at - NUM_PROMPT)])[0]
         for at in range(NUM_PROMPT, NUM_PROMPT + NUM_DECODED)
     ]
     return engine.logits(hidden), np.stack(decoded)
