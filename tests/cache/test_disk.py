@@ -1,4 +1,4 @@
-"""The disk store: what comes back is what went in, or nothing."""
+"""The disk store returns what was put into it, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The longest common start, pictures included."""
+"""The longest common start of prompts, with their pictures."""
 
 import numpy as np
 from hypothesis import given
