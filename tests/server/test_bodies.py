@@ -21,7 +21,7 @@ from qwink.settings import Settings
 from tests.server.process import SMALL, data_url, png, user
 
 # A picture's file may go on after its end.
-PICTURE = {"type": "image_url", "image_url": {"url": data_url(png(2) + bytes(12_000_000))}}
+PICTURE = {"type": "image_url", "image_url": {"url": data_url(png(2) + bytes(3_000_000))}}
 ENDLESS = {"model": "tiny", "max_tokens": 3500, "temperature": 1.5} | SMALL
 
 
