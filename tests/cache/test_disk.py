@@ -1,4 +1,4 @@
-"""The disk store: what comes back is what went in, or nothing."""
+"""The disk store returns what was put into it, or nothing."""
 
 from __future__ import annotations
 
@@ -575,9 +575,9 @@ def test_failing_reads_are_misses(
 # several processes
 
 
-def hold_the_lock(folder: Path, held: Any) -> None:
+def hold_the_lock(folder: Path, held: Path) -> None:
     with DiskStore(folder, BIG)._exclusive():
-        held.set()
+        held.touch()
         time.sleep(600)
 
 
@@ -586,10 +586,12 @@ def test_a_stopped_process_delays_no_other(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(disk, "_LOCK_PATIENCE_S", 0.05)
-    store, held = DiskStore(folder, BIG), SPAWN.Event()
+    store, held = DiskStore(folder, BIG), folder.with_name("held")
     process = SPAWN.Process(target=hold_the_lock, args=(folder, held))
     process.start()
-    assert held.wait(60)
+    while not held.exists():
+        assert process.is_alive()
+        time.sleep(0.01)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
     store.put(encoded())
@@ -697,6 +699,7 @@ def test_killed_while_writing(folder: Path) -> None:
         process = SPAWN.Process(target=put_forever, args=(folder,))
         process.start()
         while not folder.exists() or not leftovers(folder):
+            assert process.is_alive()
             time.sleep(0.001)
         time.sleep(delay)
         assert process.pid is not None

@@ -35,7 +35,7 @@ def written(width: int, height: int, size: int, ink: int = 0, paper: int = 255) 
 
 
 def cloudy(width: int, height: int, roughness: float) -> Array:
-    """A photo-like picture: its spectrum falls with frequency, as that of photos."""
+    """A picture whose spectrum falls with frequency, as in photos."""
     rng = np.random.default_rng(0)
     radius = np.hypot(np.fft.fftfreq(height)[:, None] * height, np.fft.fftfreq(width) * width)
     radius[0, 0] = 1
@@ -81,11 +81,11 @@ def picture(pixels: Array) -> Picture:
         noisy(written(600, 900, 18, ink=40, paper=230), 6),
     ],
 )
-def test_text_is_seen(pixels: Array) -> None:
+def test_text_is_found(pixels: Array) -> None:
     assert text_detail(pixels) > 0.25
 
 
-def test_a_line_of_text_in_a_photo_is_seen() -> None:
+def test_a_line_of_text_in_a_photo_is_found() -> None:
     pixels = cloudy(800, 600, 1.5).copy()
     pixels[300:400, 100:700] = written(600, 100, 22)
     assert TEXT_DETAIL_THRESHOLD < text_detail(pixels) < 0.5

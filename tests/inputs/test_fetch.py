@@ -1,4 +1,4 @@
-"""URLs: what is refused, and what is fetched from servers in threads of this process."""
+"""URLs: which are refused, and which are fetched, from servers in threads of this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Server:
-    """Answers each path as told, and remembers what it was asked."""
+    """Answers each path as set, and records the requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {"/a.png": content(PICTURE)}
@@ -116,7 +116,7 @@ def dripping(before: bytes, drop: bytes) -> Answer:
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
-    """Names to answers of the resolver: each look-up takes the next, the last one stays."""
+    """The resolver's answers by name: each look-up takes the next; the last one is repeated."""
     known: dict[str, list[list[str]]] = {}
 
     def resolve(host: str, port: int) -> list[str]:
@@ -275,7 +275,7 @@ def test_named_hosts_may_be_private_but_never_link_local(
 
 
 def test_the_name_is_looked_up_once(server: Server, names: dict[str, list[list[str]]]) -> None:
-    # Were it asked again to connect, it would lead to 10.0.0.1.
+    # A second look-up would give 10.0.0.1.
     names["rebinding.test"] = [["127.0.0.1"], ["10.0.0.1"]]
     policy = server.policy("rebinding.test")
     assert fetch(server.url("/a.png", "rebinding.test"), policy) == PICTURE
@@ -412,7 +412,7 @@ FAILING: dict[str, tuple[Answer, str]] = {
 
 
 def messages_of(url: str, policy: FetchPolicy, caplog: pytest.LogCaptureFixture) -> tuple[str, str]:
-    """What the client and the log are told."""
+    """The messages for the client and for the log."""
     caplog.clear()
     with caplog.at_level("INFO", "qwink"), pytest.raises(FetchError) as caught:
         fetch(url, policy)

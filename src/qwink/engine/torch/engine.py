@@ -162,7 +162,7 @@ class TorchEngine:
             hidden = run_layers(self._modules, cache, total, self._tokens(chunks, cache.scratch))
             last = np.array([[row, len(chunk) - 1] for row, chunk in enumerate(chunks)])
             found: Float = to_host(self._select(hidden, last).float())
-        finite = np.isfinite(found).all(axis=1).tolist()
+        finite = [bool(np.isfinite(row).all()) for row in found]
         self._check(cache, [(c.slot, c.start, c.stop) for c in chunks], finite)
         return found
 
