@@ -117,9 +117,8 @@ class _Walk:
     def after(self, token: int, index: int) -> Float:
         """Logits [vocab] after `token`, number `index` of the answer."""
         length, position = len(self._prompt) + index, self._prompt.next_position + index
-        logits: Float = self._engine.step(self._cache, [NewTokens(0, (token,), length, position)])[
-            0
-        ]
+        run = NewTokens(0, (token,), length, position)
+        logits: Float = self._engine.step(self._cache, [run])[0]
         return logits
 
     def choosable(self, rows: Sequence[Float]) -> Float:
