@@ -1,4 +1,4 @@
-"""How much a client may send, and how long it may take over it."""
+"""Limits the size of request bodies and the time that clients may take to send them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from qwink.server.logs import record_of, respond
 from qwink.server.options import ServerOptions
 
 HEADER_TIMEOUT_S = 15.0
-_BYTES_PER_SECOND = 32_000  # slowest body that is still waited for
-_BODIES_AT_ONCE = 8  # bodies of the largest size held in memory together
+_BYTES_PER_SECOND = 32_000  # the slowest rate at which a body may arrive
+_BODIES_AT_ONCE = 8  # all bodies in memory may take as much as this many of the largest size
 
 
 class ClientGone(Exception):
-    """The client hung up before its request was complete."""
+    """The client disconnected before the response was complete."""
 
 
 class BodyLimit:
-    """Reads a request's body before the app runs, counting; the app gets it in one piece."""
+    """Middleware that reads a whole body, within the limits, before the app gets the request."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app, self._max, self._timeout = app, options.max_body, options.body_timeout
@@ -48,17 +48,17 @@ class BodyLimit:
             self._held -= len(body)
 
     async def _read(self, headers: Headers, receive: Receive, body: bytearray) -> None:
-        """Fill `body`. What is too large is read on for a while but not kept: a client that is
-        cut off while sending rarely reads why.
+        """Fill `body`. A body that is too large is read up to twice the limit and discarded: a
+        client rarely reads the error if the connection closes while it sends.
         """
         declared = headers.get("content-length", "")
         if (declared.isdecimal() and int(declared) > 2 * self._max) or "expect" in headers:
             self._check(int(declared) if declared.isdecimal() else 0)
         received, start = 0, time.monotonic()
         while True:
-            patience = self._timeout + received / _BYTES_PER_SECOND
+            allowed = self._timeout + received / _BYTES_PER_SECOND
             try:
-                async with asyncio.timeout(start + patience - time.monotonic()):
+                async with asyncio.timeout(start + allowed - time.monotonic()):
                     message = await receive()
             except TimeoutError:
                 raise _Refused(_too_slow()) from None
@@ -96,11 +96,16 @@ def _too_slow() -> Failure:
 
 def _too_many() -> Failure:
     headers = {"Connection": "close", "Retry-After": "5"}
-    return Failure(429, "too many large bodies at once; try again", "overloaded", headers=headers)
+    return Failure(
+        429,
+        "too many large bodies at the same time; try again in 5 s",
+        "overloaded",
+        headers=headers,
+    )
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body once, then whatever else comes: that the client has hung up."""
+    """Gives the app the body once; later calls wait for the disconnect message."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -110,7 +115,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class HttpProtocol(H11Protocol):
-    """uvicorn's protocol, which by itself would wait for a request's headers forever."""
+    """uvicorn's protocol with a timeout for request headers, which uvicorn lacks."""
 
     _header_timer: asyncio.TimerHandle | None = None
 
