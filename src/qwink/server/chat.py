@@ -84,9 +84,7 @@ class Exchange:
             "stream": bool(request.stream),
         }
         if request.model not in service.model_names:
-            message = (
-                f"this server does not have that model; it has {', '.join(service.model_names)}"
-            )
+            message = f"unknown model; this server has {', '.join(service.model_names)}"
             raise Failure(404, message, "model_not_found", "model")
         sampling = sampling_of(request, vlm.sampling)
         options = request.stream_options
