@@ -22,7 +22,7 @@ INTRODUCTION = """\
 
 <!-- Made by scripts/make_cli_docs.py: change the help texts in src/qwink/cli, then `make docs`. -->
 
-Answers go to stdout; hints, progress, warnings and errors to stderr. Exit codes: 0 done, 1 an
+Answers go to stdout; hints, progress, warnings and errors to stderr. Exit codes: 0 success, 1 an
 error that the message explains, 2 wrong usage, 130 interrupted.
 """
 

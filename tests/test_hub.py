@@ -1,4 +1,4 @@
-"""Pulling checkpoints from servers in threads that speak the hubs' APIs."""
+"""Tests of downloads and `qwink pull`, with local servers that imitate the hubs' APIs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ import pytest
 from qwink.cli.pull import export_bytes, pull
 from qwink.errors import CheckpointError, DownloadError, ModelNotFound
 from qwink.export.recipe import RECIPES
-from qwink.hub import http as talking
-from qwink.hub.download import Progress, _alone, download, missing_bytes, staging_folder
+from qwink.hub import http as hub_http
+from qwink.hub.download import DownloadProgress, _locked, download, missing_bytes, staging_folder
 from qwink.hub.http import client
 from qwink.hub.listing import Hub, HuggingFace, Listing, ModelScope
 from qwink.hub.partial import Partial
@@ -39,18 +39,20 @@ Folders = tuple[Path, Any]
 
 
 class FakeHub:
-    """Both hubs at once, for one repository. Its knobs say what goes wrong."""
+    """A server with the APIs of both hubs, for one repository. Its attributes inject faults."""
 
     def __init__(self, folder: Path) -> None:
         self.files = {path.name: path.read_bytes() for path in folder.iterdir()}
         self.files |= {"README.md": b"#", "model.gguf": b"x" * 100, "pytorch_model.bin": b"x"}
         self.requests: list[tuple[str, dict[str, str]]] = []
-        self.refuse: dict[str, tuple[int, dict[str, str]]] = {}  # by the path's start
-        self.cuts: list[int] = []  # break the next weight transfers off after so many bytes
-        self.damage = 0  # so many weight transfers are wrong
+        self.refuse: dict[
+            str, tuple[int, dict[str, str]]
+        ] = {}  # status and headers for paths with this prefix
+        self.cuts: list[int] = []  # cut the next transfers of the weights after so many bytes
+        self.damage = 0  # number of transfers of the weights to damage
         self.ranges = True
-        self.busy = 0  # so many answers are 503
-        self.file_server = ""  # where weights are redirected to
+        self.busy = 0  # number of responses with status 503
+        self.file_server = ""  # address that requests for the weights are redirected to
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -161,14 +163,14 @@ def stop(hub: FakeHub) -> None:
 
 @pytest.fixture
 def fake(tiny_checkpoint: Folders, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    monkeypatch.setattr(talking, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(hub_http, "BACKOFF_S", 0.001)
     hub = start(tiny_checkpoint[0])
     yield hub
     stop(hub)
 
 
 def get(
-    hub: Hub, folder: Path, revision: str | None = None, into: list[Progress] | None = None
+    hub: Hub, folder: Path, revision: str | None = None, into: list[DownloadProgress] | None = None
 ) -> Listing:
     with client(hub.headers) as http:
         listing = hub.find(http, NAME, revision)
@@ -197,14 +199,14 @@ def both(fake: FakeHub) -> tuple[Hub, Hub]:
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_download(fake: FakeHub, folder: Path, which: int) -> None:
-    progress: list[Progress] = []
+    progress: list[DownloadProgress] = []
     listing = get(both(fake)[which], folder, into=progress)
     assert_whole(folder, fake)
     assert progress[-1].done == progress[-1].total == listing.num_bytes
     assert [step.done for step in progress] == sorted(step.done for step in progress)
     assert listing.files[-1].name == WEIGHTS  # the largest comes last
     number = len(fake.requests)
-    get(both(fake)[1 - which], folder)  # the other hub has the same: nothing to do
+    get(both(fake)[1 - which], folder)  # the other hub has the same files: no download
     assert not any("resolve" in path or "FilePath" in path for path, _ in fake.requests[number:])
 
 
@@ -231,9 +233,11 @@ def test_cut_connections_are_resumed(fake: FakeHub, folder: Path) -> None:
     assert size > 51_000
 
 
-def test_a_later_run_goes_on(fake: FakeHub, folder: Path) -> None:
+def test_a_later_run_resumes(fake: FakeHub, folder: Path) -> None:
     fake.cuts = [1000, 0, 0, 0, 0]
-    with pytest.raises(DownloadError, match=rf"{WEIGHTS} of {NAME} broke off .* run this again"):
+    with pytest.raises(
+        DownloadError, match=rf"{WEIGHTS} of {NAME} stopped after .* run this again"
+    ):
         get(HuggingFace(fake.url), folder)
     assert not folder.exists()
     with client({}) as http:
@@ -263,7 +267,7 @@ def test_partial_files_of_another_revision_are_not_used(fake: FakeHub, folder: P
     assert "Range" not in fake.asked(WEIGHTS)[-1]
 
 
-def test_damage_on_the_way_is_repaired(fake: FakeHub, folder: Path) -> None:
+def test_a_damaged_transfer_is_repeated(fake: FakeHub, folder: Path) -> None:
     fake.damage = 1
     get(HuggingFace(fake.url), folder)
     assert_whole(folder, fake)
@@ -275,7 +279,7 @@ def test_wrong_digest(fake: FakeHub, folder: Path, which: int) -> None:
     with pytest.raises(DownloadError, match=f"{WEIGHTS} of {NAME} does not have the digest"):
         get(both(fake)[which], folder)
     assert not folder.exists()
-    assert fake.damage == 97  # twice, not for ever
+    assert fake.damage == 97  # it tried twice, then gave up
 
 
 def test_small_files_are_checked_too(fake: FakeHub, folder: Path) -> None:
@@ -286,18 +290,18 @@ def test_small_files_are_checked_too(fake: FakeHub, folder: Path) -> None:
             download(http, listing, folder)
 
 
-def test_busy_servers_are_asked_again(fake: FakeHub, folder: Path) -> None:
+def test_busy_servers_are_retried(fake: FakeHub, folder: Path) -> None:
     fake.busy = 2
     get(HuggingFace(fake.url), folder)
     assert_whole(folder, fake)
 
 
-def test_the_token_stays_with_the_hub(
+def test_the_token_is_sent_to_the_hub_only(
     fake: FakeHub, tiny_checkpoint: Folders, folder: Path
 ) -> None:
     storage = start(tiny_checkpoint[0])
     try:
-        # Another port is another origin.
+        # httpx takes another port for another host.
         fake.file_server = storage.url
         get(HuggingFace(fake.url, "hf_secret"), folder)
     finally:
@@ -308,13 +312,13 @@ def test_the_token_stays_with_the_hub(
     assert "Authorization" not in storage.requests[0][1]
 
 
-def test_other_architectures_are_refused_before_their_weights_come(
+def test_other_architectures_are_refused_before_the_weights_download(
     fake: FakeHub, folder: Path
 ) -> None:
     config = json.loads(fake.files["config.json"])
     config["model_type"] = "llama"
     fake.files["config.json"] = json.dumps(config).encode()
-    with pytest.raises(CheckpointError, match=f"{NAME} cannot be used: config.json"):
+    with pytest.raises(CheckpointError, match=f"qwink cannot use {NAME}: config.json"):
         get(HuggingFace(fake.url), folder)
     assert fake.asked(WEIGHTS) == []
     assert not staging_folder(folder).exists()
@@ -335,10 +339,10 @@ def test_names_in_the_listing_cannot_leave_the_folder(fake: FakeHub, folder: Pat
     assert all(file.name[0].isalpha() and "/" not in file.name for file in listing.files)
 
 
-def test_folders_with_something_else_are_left_alone(fake: FakeHub, folder: Path) -> None:
+def test_folders_with_other_files_are_not_replaced(fake: FakeHub, folder: Path) -> None:
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")  # perhaps somebody's own model
-    with pytest.raises(DownloadError, match="holds something else"):
+    (folder / "config.json").write_text("{}")  # may be a model of the user's
+    with pytest.raises(DownloadError, match="has other files in it"):
         get(HuggingFace(fake.url), folder)
     assert [path.name for path in folder.iterdir()] == ["config.json"]
     (folder / "config.json").unlink()
@@ -346,10 +350,10 @@ def test_folders_with_something_else_are_left_alone(fake: FakeHub, folder: Path)
     assert_whole(folder, fake)
 
 
-def test_two_at_once(fake: FakeHub, folder: Path) -> None:
+def test_two_downloads_at_the_same_time(fake: FakeHub, folder: Path) -> None:
     staging_folder(folder).mkdir(parents=True)
     with (
-        _alone(staging_folder(folder) / ".lock"),
+        _locked(staging_folder(folder) / ".lock"),
         pytest.raises(DownloadError, match="another process is downloading"),
     ):
         get(HuggingFace(fake.url), folder)
@@ -394,7 +398,7 @@ def test_licence_to_accept(fake: FakeHub, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_modelscope_knows_no_token_of_ours(fake: FakeHub, folder: Path, status: int) -> None:
+def test_modelscope_takes_no_token(fake: FakeHub, folder: Path, status: int) -> None:
     message = refusal(fake, folder, status, ModelScope(fake.url))
     assert "private or asks for a licence" in message
     assert "modelscope download" in message
@@ -416,7 +420,7 @@ def test_a_hub_that_is_always_busy(fake: FakeHub, folder: Path) -> None:
     assert "cannot reach 127.0.0.1 (status 503)" in refusal(fake, folder, 503)
 
 
-def test_something_that_is_no_hub(fake: FakeHub, folder: Path) -> None:
+def test_a_server_that_is_not_a_hub(fake: FakeHub, folder: Path) -> None:
     assert "does not answer as a hub" in refusal_of(fake, b"<html>log in</html>", folder)
     assert "lacks 'sha'" in refusal_of(fake, b"[]", folder)
     no = {"Code": 10010205001, "Message": "no such model", "Success": False}
@@ -438,27 +442,27 @@ def refusal_of(fake: FakeHub, body: bytes, folder: Path, hub: Hub | None = None)
 @pytest.mark.parametrize("name", ["Tiny", "a/b/c", "../x", "a/..", "a b/c", "", "https://x/a/b"])
 def test_names_of_repositories(name: str) -> None:
     for hub in (HuggingFace("http://127.0.0.1:9"), ModelScope("http://127.0.0.1:9")):
-        with httpx.Client() as http, pytest.raises(DownloadError, match="no repository's name"):
+        with httpx.Client() as http, pytest.raises(DownloadError, match="is not a repository name"):
             hub.find(http, name)
 
 
 # settings and finding
 
 
-def test_endpoints_are_those_of_the_hubs_own_tools() -> None:
+def test_endpoints_come_from_the_variables_of_the_hubs_tools() -> None:
     plain = Settings.from_environment({})
     assert plain.hf_endpoint == "https://huggingface.co"
     assert plain.modelscope_endpoint == "https://www.modelscope.cn"
     assert plain.hf_token is None
     names = {"HF_ENDPOINT": "https://hf.test/", "HF_TOKEN": "hf_secret"}
-    told = Settings.from_environment(names | {"MODELSCOPE_DOMAIN": "www.modelscope.ai"})
-    assert told.hf_endpoint == "https://hf.test"
-    assert told.modelscope_endpoint == "https://www.modelscope.ai"
-    assert told.hf_token == "hf_secret"
-    assert "hf_secret" not in repr(told)
+    changed = Settings.from_environment(names | {"MODELSCOPE_DOMAIN": "www.modelscope.ai"})
+    assert changed.hf_endpoint == "https://hf.test"
+    assert changed.modelscope_endpoint == "https://www.modelscope.ai"
+    assert changed.hf_token == "hf_secret"
+    assert "hf_secret" not in repr(changed)
 
 
-def test_what_was_pulled_is_found_by_its_name(tmp_path: Path) -> None:
+def test_pulled_checkpoints_are_found_by_name(tmp_path: Path) -> None:
     settings = Settings(tmp_path, tmp_path / "hub")
     with pytest.raises(ModelNotFound, match=f"'qwink pull {NAME}'"):
         find_folder(NAME, settings)
@@ -487,7 +491,7 @@ def test_pull_then_ask(fake: FakeHub, qwink: RunQwink, picture: Path, tmp_path: 
     assert lines[1].startswith(f"qwink: {NAME} is in {home}")
     assert lines[2] == f"qwink: exporting {NAME}"
     assert lines[3].startswith("qwink: exported to ")
-    stop(fake)  # from here on nothing is needed from it
+    stop(fake)  # asking must work without the hub
     command = [str(picture) if word == "IMAGE" else word for word in ran.out.split()[1:]]
     asked = qwink(*command, "-q", "Hi", "--max-tokens", 4, "--seed", 1, home=home)
     assert asked.code == 0, asked.err
@@ -524,25 +528,27 @@ def test_no_space(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return SimpleNamespace(free=size)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    with pytest.raises(DownloadError, match=r"are needed in .* for download and export, .* free"):
+    with pytest.raises(DownloadError, match=r"download and export need .* in .* are free"):
         pull(NAME, "huggingface")
     assert not any("resolve" in path for path, _ in fake.requests)
     assert not (tmp_path / "home").exists()
 
 
-def test_full_disk_on_the_way(fake: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_during_a_download(
+    fake: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(Partial, "write", full)
-        with pytest.raises(DownloadError, match=r"the disk is full.*goes on from there"):
+        with pytest.raises(DownloadError, match=r"the disk is full.*resumes the download"):
             get(HuggingFace(fake.url), folder)
     get(HuggingFace(fake.url), folder)
     assert_whole(folder, fake)
 
 
-def test_killed_on_the_way(fake: FakeHub, tmp_path: Path) -> None:
+def test_killed_during_a_download(fake: FakeHub, tmp_path: Path) -> None:
     home = tmp_path / "home"
     reached = threading.Event()
     send_file = fake.send_file
@@ -578,9 +584,10 @@ def test_killed_on_the_way(fake: FakeHub, tmp_path: Path) -> None:
     assert_whole(home / "checkpoints" / "Org--Tiny-VL", fake)
 
 
-def test_space_for_the_export_is_judged_sensibly() -> None:
+def test_estimates_of_export_sizes() -> None:
     estimates = {name: export_bytes(100, recipe) for name, recipe in RECIPES.items()}
-    # One copy of the text model in 4 bits or in 8; two of them; all in fp32.
+    # small has one copy of the text model, in 4 bits; quality has one, in 8 bits; fast and
+    # balanced have two; exact has one in fp32.
     assert estimates["small"] < estimates["quality"] < estimates["fast"] < estimates["balanced"]
     assert estimates["balanced"] < estimates["exact"]
     assert 200 < estimates["exact"] < 300

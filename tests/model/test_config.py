@@ -1,4 +1,4 @@
-"""Reading config.json and its neighbours."""
+"""Reading config.json and the other configuration files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_reads_the_other_sizes(folder: Path, size: str) -> None:
     assert load_config(folder).text.tie_word_embeddings == (size != "8b")
 
 
-def test_both_spellings_say_the_same(tmp_path: Path) -> None:
+def test_both_formats_give_the_same_config(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     write_checkpoint(folder)
     published = load_config(folder)
@@ -81,7 +81,7 @@ def test_name_inside_a_hub_cache(folder: Path) -> None:
     snapshot = folder / "models--Qwen--Qwen3-VL-2B-Instruct" / "snapshots" / "0123abcd"
     snapshot.parent.mkdir(parents=True)
     snapshot.symlink_to(folder)
-    # A resolved link says nothing of where it was.
+    # The linked snapshot resolves to its target, whose path does not name the repository.
     assert load_config(snapshot).name == folder.name
     snapshot.unlink()
     snapshot.mkdir()

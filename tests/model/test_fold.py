@@ -16,7 +16,7 @@ from qwink.model.fold import fold_patch_embedding
 def test_folded_patch_embedding_is_the_convolution(
     mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> None:
-    """uint8 pixels through the folded weight = normalised pixels, doubled, through Conv3d."""
+    """The folded weight on uint8 pixels gives what Conv3d gives on normalised, repeated frames."""
     rng = np.random.default_rng(0)
     patch, hidden = 16, 32
     weight = rng.normal(0, 0.03, (hidden, 3, 2, patch, patch)).astype(np.float32)

@@ -36,7 +36,7 @@ CLIPS = st.builds(
 )
 
 
-# Texts before, between and after images; Transformers takes adjacent images for one.
+# Text before, between and after images. Not adjacent: Transformers merges adjacent images.
 @given(
     first=st.integers(0, 5),
     rest=st.lists(st.tuples(GRIDS, st.integers(1, 5)), max_size=4),
@@ -80,7 +80,7 @@ def test_positions_by_hand() -> None:
     assert mrope_positions(0, [])[1] == 0
 
 
-def test_adjacent_images_stay_apart() -> None:
+def test_adjacent_images_have_separate_positions() -> None:
     spans = [ImageSpan(0, 1, Grid(1, 2, 2), "a"), ImageSpan(1, 1, Grid(1, 2, 2), "b")]
     assert mrope_positions(2, spans)[0].tolist() == [[0, 1]] * 3
 
@@ -93,7 +93,7 @@ def test_adjacent_images_stay_apart() -> None:
         ([ImageSpan(0, 5, Grid(1, 4, 4), "")], "takes 4 tokens, not 5"),
     ],
 )
-def test_spans_that_cannot_be(spans: list[ImageSpan], cause: str) -> None:
+def test_invalid_spans(spans: list[ImageSpan], cause: str) -> None:
     with pytest.raises(PromptError, match=cause):
         mrope_positions(10, spans)
 
@@ -116,7 +116,7 @@ def test_rope_table_equals_transformers(head_dim: int, theta: float, sections: l
     ours = rope_table(positions, head_dim, theta, sections)
     for table, expected in zip(ours, (cos, sin), strict=True):
         assert table.dtype == np.float32
-        # A last bit of a frequency is worth this much at position 4000.
+        # An error in the last bit of a frequency becomes this large at position 4000.
         np.testing.assert_allclose(table, expected[0, :, : head_dim // 2].numpy(), atol=5e-4)
     small = rope_table(positions % 16, head_dim, theta, sections)
     cos, _ = module(torch.zeros(1), torch.from_numpy(positions % 16)[:, None])

@@ -1,4 +1,4 @@
-"""Reading tensors, against safetensors' own writer and transformers' models."""
+"""Reading tensors that safetensors and transformers wrote."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(written: Path, tmp_path: Path) -> Path:
-    """A copy to damage."""
+    """A copy of the checkpoint that a test may change."""
     return Path(shutil.copytree(written, tmp_path / "model"))
 
 
@@ -108,7 +108,7 @@ def test_older_names(folder: Path) -> None:
         weights.check(load_config(folder))
 
 
-def test_an_unused_tensor_is_no_error(folder: Path) -> None:
+def test_unused_tensors_are_allowed(folder: Path) -> None:
     rewrite(folder, {"lm_head.weight": torch.zeros(2, 2)})
     with Weights(folder) as weights:
         weights.check(load_config(folder))

@@ -1,4 +1,4 @@
-"""What the server offers for the page's sake."""
+"""Endpoints that the page uses: budgets, stored pictures, waiting for the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from qwink.server.budgets import Pace
+from qwink.server.budgets import TokenTimes
 from qwink.types import Result, Timings, Usage
 from tests.page.visit import line
 from tests.server.process import Server
@@ -44,21 +44,21 @@ def result(timings: Timings, usage: Usage) -> Result:
     return Result("", "stop", usage, timings, "nano")
 
 
-def test_pace_knows_only_what_was_measured() -> None:
-    pace = Pace()
+def test_token_times_average_recent_answers() -> None:
+    token_times = TokenTimes()
     nothing = {"answers": 0, "encode_ms": None, "prefill_ms": None, "generate_ms": None}
-    assert pace.document() == nothing
+    assert token_times.document() == nothing
     computed = Timings(
         encode_ms=200, prefill_ms=120, generate_ms=90, origins={"encode": "computed"}
     )
-    pace.answer(result(computed, Usage(120, 10, image_tokens=100)))
+    token_times.add(result(computed, Usage(120, 10, image_tokens=100)))
     measured = {"answers": 1, "encode_ms": 2.0, "prefill_ms": 1.0, "generate_ms": 10.0}
-    assert pace.document() == measured
+    assert token_times.document() == measured
     reused = Timings(prefill_ms=60, generate_ms=90, origins={"encode": "reused"})
-    pace.answer(result(reused, Usage(220, 10, image_tokens=100, cached_tokens=160)))
-    assert pace.document() == measured | {"answers": 2}
+    token_times.add(result(reused, Usage(220, 10, image_tokens=100, cached_tokens=160)))
+    assert token_times.document() == measured | {"answers": 2}
     for _ in range(20):
-        pace.answer(result(computed, Usage(180, 19, image_tokens=50)))
-    late = pace.document()
+        token_times.add(result(computed, Usage(180, 19, image_tokens=50)))
+    late = token_times.document()
     assert 3.8 < late["encode_ms"] <= 4
     assert 5 <= late["generate_ms"] < 5.2

@@ -1,4 +1,4 @@
-"""Real server processes on the small random checkpoint."""
+"""Fixtures: real server processes that serve the small random checkpoint."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.server.process import Serve, Server, starter
 def endless_checkpoint(
     tiny_checkpoint: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The small checkpoint with an end token that is never sampled: its answers go on and on.
+    """The small checkpoint with an end token that is never sampled, so answers reach max_tokens.
 
-    At random, it would end one in three hundred tokens, and a test's long answer too early.
+    With the usual end token, about one token in 300 would end an answer.
     """
     folder = tmp_path_factory.mktemp("endless") / tiny_checkpoint[0].name
     shutil.copytree(tiny_checkpoint[0], folder)
@@ -32,7 +32,7 @@ def endless_checkpoint(
 
 @pytest.fixture
 def serve(endless_checkpoint: Path, tiny_home: Path, tmp_path: Path) -> Iterator[Serve]:
-    """`serve(*flags, **environment)` starts a server, which ends with the test."""
+    """`serve(*flags, **environment)` starts a server; it is killed at the end of the test."""
     yield from starter(endless_checkpoint, tiny_home, tmp_path)
 
 
@@ -43,7 +43,7 @@ def server(
     tiny_home: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Server]:
-    """One server, of each engine in turn, for all tests that leave it as it was."""
+    """One server per engine, shared by all tests that do not change its state."""
     servers = starter(tiny_checkpoint[0], tiny_home, tmp_path_factory.mktemp("server"))
     serve = next(servers)
     flags = ("--max-body-mb", 1, "--body-timeout", 2, "--memory-mb", 16, "--warm", "Be brief.")

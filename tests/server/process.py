@@ -1,4 +1,4 @@
-"""A server process under test, and what is asked of it."""
+"""Starts server processes for tests, and helpers that build requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = {"min_pixels": 16_384, "max_pixels": 16_384}  # 16 tokens an image
 
 
 class Server:
-    """A `qwink serve` of its own process. `model` is what it calls its model."""
+    """A running `qwink serve` process. `model` is the name of its model in requests."""
 
     model = "tiny"
 
@@ -36,8 +36,8 @@ class Server:
             self.process = subprocess.Popen(
                 command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
             )
-        self.said: list[str] = []
-        # One for all: each makes an SSL context, which takes long.
+        self.printed: list[str] = []  # lines on stdout
+        # One client for all requests: creating one takes long, because of its SSL context.
         self.http = httpx.Client(timeout=PATIENCE_S, trust_env=False)
         self._address: str | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -46,7 +46,7 @@ class Server:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.said.append(line)
+            self.printed.append(line)
             found = re.search(r"listening on (http://\S+)", line)
             if found:
                 self._address = found[1]
@@ -82,7 +82,7 @@ class Server:
         return socket.create_connection((host, int(port)), PATIENCE_S)
 
     def send(self, **fields: Any) -> socket.socket:
-        """A request for an answer, which nobody reads yet."""
+        """Send a chat request. The caller reads the response from the connection."""
         body = json.dumps({"model": self.model} | fields).encode()
         connection = self.connect()
         connection.sendall(
@@ -96,7 +96,7 @@ class Server:
         return self._log.read_text()
 
     def requests(self) -> list[dict[str, Any]]:
-        """Log lines of requests. Anything that is not JSON fails."""
+        """The log lines of requests. Fails on a line that is not JSON."""
         lines = [json.loads(line) for line in self.log.splitlines()]
         return [line for line in lines if line["event"] == "request"]
 
@@ -123,13 +123,13 @@ def starter(checkpoint: Path, home: Path, folder: Path) -> Iterator[Serve]:
     servers: list[Server] = []
 
     def serve(*arguments: object, code: str | None = None, **environment: str) -> Server:
-        """`code` replaces `-m qwink`: a script that runs qwink's command line in its own way."""
+        """`code` is a script to run instead of `-m qwink`; it calls qwink's command line."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("QWINK_")}
-        own = {"QWINK_HOME": str(home), "QWINK_MODEL": str(checkpoint), "PYTHONUTF8": "1"}
+        fixed = {"QWINK_HOME": str(home), "QWINK_MODEL": str(checkpoint), "PYTHONUTF8": "1"}
         start = ["-m", "qwink"] if code is None else ["-c", code]
         flags = ["serve", "--port", "0", "--threads", "1", "--no-disk-cache", "--grace", "20"]
         command = [sys.executable, *start, *flags, *map(str, arguments)]
-        server = Server(command, inherited | own | environment, folder / f"{len(servers)}.log")
+        server = Server(command, inherited | fixed | environment, folder / f"{len(servers)}.log")
         servers.append(server)
         return server
 
@@ -141,7 +141,7 @@ def starter(checkpoint: Path, home: Path, folder: Path) -> Iterator[Serve]:
 
 
 def png(seed: int, size: int = 64) -> bytes:
-    """A picture of noise."""
+    """A PNG of random pixels, `size` by `size`."""
     pixels = np.random.default_rng(seed).integers(0, 256, (size, size, 3), np.uint8)
     file = io.BytesIO()
     PIL.Image.fromarray(pixels).save(file, "PNG")
@@ -157,13 +157,13 @@ def image(seed: int, **fields: Any) -> dict[str, Any]:
 
 
 def user(*parts: str | dict[str, Any]) -> Any:
-    """A turn of the user: texts and parts."""
+    """A user message made of texts and other content parts."""
     content = [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
     return {"role": "user", "content": content}
 
 
 def ask(client: openai.OpenAI, *messages: Any, **options: Any) -> Any:
-    """A greedy answer of a few tokens to small pictures."""
+    """Request a greedy answer of 6 tokens; pictures take 16 tokens each."""
     defaults: dict[str, Any] = {"model": Server.model, "temperature": 0, "max_tokens": 6}
     extra = SMALL | options.pop("extra_body", {})
     return client.chat.completions.create(

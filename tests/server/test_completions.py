@@ -1,4 +1,4 @@
-"""Chat completions, through a real server process and the official client."""
+"""Chat completions of a real server process, requested with OpenAI's client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(stream: Any) -> str:
     return "".join(c.choices[0].delta.content or "" for c in stream if c.choices)
 
 
-def test_answers_have_the_standard_fields_and_ours(client: openai.OpenAI) -> None:
+def test_answers_have_openais_fields_and_qwinks(client: openai.OpenAI) -> None:
     answer = ask(client, user(image(1), "What is this?"))
     choice = answer.choices[0]
     assert answer.object == "chat.completion"
@@ -62,9 +62,9 @@ def test_a_stream_without_usage_ends_with_the_timings(client: openai.OpenAI) -> 
     assert [chunk.qwink["stage"] for chunk in chunks[:2]] == ["encode", "prefill"]
 
 
-def test_the_clients_stream_helper_takes_our_events(client: openai.OpenAI) -> None:
+def test_the_clients_stream_helper(client: openai.OpenAI) -> None:
     whole = ask(client, user("Hello"), max_tokens=40).choices[0].message.content
-    messages, stop = [user("Hello")], whole[4:6]  # the helper takes no answer that was cut off
+    messages, stop = [user("Hello")], whole[4:6]  # the helper raises if finish_reason is "length"
     create: Any = client.chat.completions.stream
     with create(model="tiny", messages=messages, temperature=0, stop=stop) as stream:
         for _ in stream:
@@ -103,7 +103,7 @@ def test_several_images_in_several_turns(client: openai.OpenAI) -> None:
 
 
 def test_a_second_turn_costs_only_its_new_tokens(client: openai.OpenAI) -> None:
-    # Task auto: later words must not change how the picture is sized.
+    # Task auto: the later question must not change the size of the earlier picture.
     first = user(image(4), "Read the text.")
     answer = ask(client, first, extra_body={"min_pixels": None, "max_pixels": None})
     said = answer.choices[0].message
@@ -111,7 +111,7 @@ def test_a_second_turn_costs_only_its_new_tokens(client: openai.OpenAI) -> None:
     again = ask(client, first, said, second, extra_body={"min_pixels": None, "max_pixels": None})
     known = answer.usage.prompt_tokens + answer.usage.completion_tokens
     assert again.timings["encode_ms"] == 0
-    # The answer's text need not lead back to its tokens: this model's is noise.
+    # Only the prompt must be cached: the answer is random, so its text may give other tokens.
     assert again.usage.prompt_tokens_details.cached_tokens >= answer.usage.prompt_tokens - 1
     assert again.usage.prompt_tokens_details.cached_tokens <= known
 
@@ -125,7 +125,7 @@ def test_a_b_a(client: openai.OpenAI) -> None:
     assert cached[1] < 16 < cached[2]
 
 
-def test_warm_prompts_are_known_from_the_start(client: openai.OpenAI) -> None:
+def test_warm_prompts_are_cached_at_start(client: openai.OpenAI) -> None:
     answer = ask(client, {"role": "system", "content": "Be brief."}, user("Which day is it?"))
     assert answer.usage.prompt_tokens_details.cached_tokens >= 8
 
@@ -292,14 +292,14 @@ def test_refused_images_are_named(server: Server, url: str, code: str) -> None:
     assert "passwd" not in response.text
 
 
-def test_the_client_raises_its_own_errors(client: openai.OpenAI) -> None:
+def test_the_client_raises_matching_errors(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="tools is not supported"):
         ask(client, user("Hi"), tools=[{"type": "function", "function": {"name": "f"}}])
-    with pytest.raises(openai.NotFoundError, match="there is tiny"):
+    with pytest.raises(openai.NotFoundError, match="this server has tiny"):
         ask(client, user("Hi"), model="gpt-4o")
 
 
-def test_bodies_that_are_no_json(server: Server) -> None:
+def test_bodies_that_are_not_valid_json(server: Server) -> None:
     url = f"{server.address}/v1/chat/completions"
     kind = {"Content-Type": "application/json"}
     for body in (b"", b"{", b"[]", b"\xff", b'{"model": "\\ud800"}', b"[" * 100_000, b"NaN"):

@@ -1,4 +1,4 @@
-"""Many mixed requests at once: each is answered as if it were alone."""
+"""Many concurrent mixed requests: each gets the same answer as when it is sent alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROBLEMS: list[tuple[int, dict[str, Any]]] = [
 
 
 class Outcomes:
-    """What became of the requests."""
+    """Sends the requests and collects the outcomes that are not as expected."""
 
     def __init__(self, server: Server, expected: list[str]) -> None:
         self._server, self._expected = server, expected

@@ -1,4 +1,4 @@
-"""The official Node client. Set QWINK_TEST_NODE to a folder with `npm install openai` in it."""
+"""The official Node client. Set QWINK_TEST_NODE to a folder where `npm install openai` was run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_node_client(server: Server, tmp_path: Path) -> None:
     command = ["node", str(script), server.address, data_url(png(1))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
-    said = json.loads(ran.stdout)
-    assert said["text"] == said["streamed"]
-    assert said["usage"]["completion_tokens"] == 8
-    assert said["timings"]["total_ms"] > 0
-    assert said["refused"] == {"status": 400, "param": "n"}
+    output = json.loads(ran.stdout)
+    assert output["text"] == output["streamed"]
+    assert output["usage"]["completion_tokens"] == 8
+    assert output["timings"]["total_ms"] > 0
+    assert output["refused"] == {"status": 400, "param": "n"}

@@ -1,4 +1,4 @@
-"""Where options come from, and which wins."""
+"""Server options: sources, precedence and checks."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_environment() -> None:
         ("prot = 1", "unknown key 'prot'"),
         ('port = "1"', "port is '1'; it must be int"),
         ("port = true", "port is True; it must be int"),
-        ('warm = "x"', "it must be a list of texts"),
-        ("warm = [1]", "it must be a list of texts"),
+        ('warm = "x"', "it must be a list of strings"),
+        ("warm = [1]", "it must be a list of strings"),
         ("api_keys = []", "api_keys are secrets"),
         ("port = 70000", "it must be between"),
         ("port = ", "cannot read"),

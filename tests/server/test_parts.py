@@ -1,4 +1,4 @@
-"""What is hard to bring about in a real process."""
+"""Tests of server modules for states that are hard to reach with a real process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qwink.errors import (
 from qwink.server.auth import Keys
 from qwink.server.failures import as_failure
 from qwink.server.logs import Record
-from qwink.server.service import Run
+from qwink.server.service import AnswerEvents
 from qwink.server.sse import EventStream
 from qwink.types import Event
 
@@ -62,11 +62,11 @@ def test_keys_are_compared_whole() -> None:
     assert not Keys(())
 
 
-async def _stream_to_one_who_does_not_read() -> tuple[Record, list[str]]:
-    run = Run(asyncio.get_running_loop(), None, lambda _: None)
-    run.put(Event("text"))
+async def _stream_to_a_client_that_does_not_read() -> tuple[Record, list[str]]:
+    events = AnswerEvents(asyncio.get_running_loop(), None, lambda _: None)
+    events.put(Event("text"))
     record, ended = Record("id"), []
-    run.on_close = lambda: ended.append("run")
+    events.on_close = lambda: ended.append("events")
 
     class Chunks:
         def chunks(self, event: Event) -> list[dict[str, Any]]:
@@ -79,21 +79,21 @@ async def _stream_to_one_who_does_not_read() -> tuple[Record, list[str]]:
     async def receive() -> Any:
         await asyncio.sleep(60)
 
-    stream = EventStream(run, Chunks(), record, 0.05, lambda: ended.append("all"))  # type: ignore[arg-type]
+    stream = EventStream(events, Chunks(), record, 0.05, lambda: ended.append("all"))  # type: ignore[arg-type]
     with pytest.raises(Exception, match=r"^$"):
         await stream({"type": "http"}, receive, send)
     return record, ended
 
 
 def test_a_client_that_does_not_read_is_cut_off() -> None:
-    record, ended = asyncio.run(_stream_to_one_who_does_not_read())
+    record, ended = asyncio.run(_stream_to_a_client_that_does_not_read())
     assert record.details["broke_off"] == "client_too_slow"
-    assert ended == ["run", "all"]
+    assert ended == ["events", "all"]
 
 
 async def _late() -> None:
-    run = Run(asyncio.get_running_loop(), 0.0, lambda _: None)
-    await run.next()
+    events = AnswerEvents(asyncio.get_running_loop(), 0.0, lambda _: None)
+    await events.next()
 
 
 def test_deadlines_hold_while_the_engine_is_busy() -> None:

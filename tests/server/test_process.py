@@ -1,4 +1,4 @@
-"""The server as a process: its limits, its keys, its end."""
+"""The server as a process: limits, API keys, faults and shutdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.server.process import PATIENCE_S, Serve, Server, ask, image, png, user
 
-# Drawn: a greedy answer of this model soon repeats itself and is ended for that.
+# Sampled, because a greedy answer of this model repeats itself and is stopped early.
 ENDLESS: dict[str, Any] = {"max_tokens": 3500, "temperature": 1.5}
 LONG: dict[str, Any] = {"messages": [user("Hi")]} | ENDLESS
 
@@ -79,11 +79,11 @@ def test_keys(serve: Serve, tmp_path: Path) -> None:
     with server.client(api_key="first-key") as client:
         assert ask(client, user("Hi"), model="gpt-mine").model == "gpt-mine"
     assert server.stop() == 0
-    assert "-key" not in server.log + "".join(server.said)
+    assert "-key" not in server.log + "".join(server.printed)
 
 
 @pytest.mark.parametrize("engine", ["onnx", "torch"])
-def test_hanging_up_frees_the_slot(serve: Serve, engine: str) -> None:
+def test_a_disconnect_frees_the_slot(serve: Serve, engine: str) -> None:
     server = serve("--engine", engine).wait_ready()
     for stream in (True, False):
         before = server.metric("qwink_generated_tokens_total")
@@ -95,13 +95,13 @@ def test_hanging_up_frees_the_slot(serve: Serve, engine: str) -> None:
     server.wait_until(lambda: any(line["status"] == 499 for line in server.requests()))
 
 
-def test_shutdown_lets_answers_end(serve: Serve) -> None:
+def test_shutdown_waits_for_running_answers(serve: Serve) -> None:
     server = serve().wait_ready()
     with server.client() as client:
         stream = ask(client, user("Hi"), max_tokens=200, temperature=1.5, stream=True)
         next(stream)
         server.process.send_signal(signal.SIGTERM)
-        server.wait_until(lambda: "stopping" in "".join(server.said))
+        server.wait_until(lambda: "stopping" in "".join(server.printed))
         with pytest.raises(openai.InternalServerError, match="shutting down"):
             ask(client, user("Hi"))
         chunks = list(stream)
@@ -109,7 +109,7 @@ def test_shutdown_lets_answers_end(serve: Serve) -> None:
     assert server.wait() == 0
 
 
-def test_shutdown_ends_what_takes_too_long(serve: Serve) -> None:
+def test_shutdown_ends_answers_after_the_grace(serve: Serve) -> None:
     server = serve("--grace", "0.3").wait_ready()
     whole = server.send(**LONG)
     with server.client() as client:
@@ -152,7 +152,7 @@ def test_a_dead_engine_ends_the_process(serve: Serve, tmp_path: Path) -> None:
     assert "the engine died: broken" in server.log
 
 
-def test_the_page_is_there_before_the_model(serve: Serve, tmp_path: Path) -> None:
+def test_requests_before_the_model_is_loaded_get_503(serve: Serve, tmp_path: Path) -> None:
     slow = "import time; from qwink.runtime import models; from qwink.server import run\n"
     slow += "load = run.load\n"
     slow += "run.load = lambda *a, **k: (time.sleep(2), load(*a, **k))[1]\n"
@@ -183,21 +183,21 @@ def head(path: str, *lines: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
 
 
-def test_bodies_are_counted_while_they_come(server: Server) -> None:
+def test_large_bodies_are_refused(server: Server) -> None:
     chat = "/v1/chat/completions"
     for size in (1_500_000, 20_000_000):
         response = server.http.post(server.address + chat, content=b"x" * size)
         assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
-    with server.connect() as connection:  # no length given
+    with server.connect() as connection:  # without Content-Length
         connection.sendall(head(chat, "Transfer-Encoding: chunked"))
         chunk = b"%x\r\n%s\r\n" % (1 << 16, b"x" * (1 << 16))
         try:
             for _ in range(1000):
                 connection.sendall(chunk)
-            raise AssertionError("64 MB were taken")
+            raise AssertionError("the server accepted 64 MB")
         except ConnectionError:
             pass
-    with server.connect() as connection:  # asks before it sends
+    with server.connect() as connection:  # Expect: 100-continue
         lines = ("Content-Length: 1500000", "Expect: 100-continue")
         connection.sendall(head(chat, *lines))
         assert b" 413 " in read_all(connection).split(b"\r\n")[0]
@@ -214,7 +214,7 @@ def test_slow_clients_time_out(server: Server) -> None:
     assert server.http.get(f"{server.address}/health").status_code == 200
 
 
-def test_foreign_pages_are_kept_out(server: Server) -> None:
+def test_foreign_pages_are_refused(server: Server) -> None:
     url = f"{server.address}/v1/images"
     foreign = server.http.post(url, content=png(1), headers={"Origin": "http://evil.example"})
     assert foreign.json()["error"]["code"] == "origin_not_allowed"
@@ -235,7 +235,7 @@ def test_origins_can_be_allowed(serve: Serve) -> None:
     assert sent.status_code == 200
     there = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/a.png"}}
     with server.client() as client, pytest.raises(openai.BadRequestError) as caught:
-        ask(client, user(there))  # another host than the one allowed
+        ask(client, user(there))  # a host that is not allowed
     assert caught.value.code == "image_not_fetched"
     assert server.stop() == 0
 

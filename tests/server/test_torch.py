@@ -1,4 +1,4 @@
-"""A server whose engine is PyTorch, under faults of a card that is not there."""
+"""A server with the PyTorch engine; a patch simulates a GPU that runs out of memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ main()
 """
 
 
-def test_a_request_runs_out_of_memory_and_the_service_lives(serve: Serve, tmp_path: Path) -> None:
+def test_running_out_of_memory_ends_only_the_request(serve: Serve, tmp_path: Path) -> None:
     broken = tmp_path / "now"
     server = serve("--engine", "torch", code=FAULTY, BREAK=str(broken)).wait_ready()
     with server.client() as client:
@@ -39,7 +39,7 @@ def test_a_request_runs_out_of_memory_and_the_service_lives(serve: Serve, tmp_pa
     assert server.stop() == 0
 
 
-def test_options_that_cannot_be_honoured_end_the_process(serve: Serve) -> None:
+def test_unsupported_options_end_the_process(serve: Serve) -> None:
     server = serve("--engine", "torch", "--recipe", "fast")
     assert server.wait() == 2
     assert "recipes are for onnx" in server.log

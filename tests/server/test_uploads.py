@@ -1,4 +1,4 @@
-"""Pictures uploaded once."""
+"""Uploading pictures and referring to them in requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.server.process import Server, ask, image, png, user
 
 
-def test_upload_once_ask_many_times(server: Server, client: openai.OpenAI) -> None:
+def test_an_uploaded_picture_gives_the_same_answer(server: Server, client: openai.OpenAI) -> None:
     content = png(20)
     name = f"qwink:sha256:{hashlib.sha256(content).hexdigest()}"
     url = f"{server.address}/v1/images"
@@ -30,7 +30,7 @@ def test_upload_once_ask_many_times(server: Server, client: openai.OpenAI) -> No
     assert texts[0] == texts[1]
 
 
-def test_a_form_does_as_well(server: Server) -> None:
+def test_uploads_as_a_form(server: Server) -> None:
     url = f"{server.address}/v1/images"
     sent = server.http.post(url, files={"file": ("a.png", png(21), "image/png")})
     assert sent.json()["id"].endswith(hashlib.sha256(png(21)).hexdigest())
@@ -40,7 +40,7 @@ def test_a_form_does_as_well(server: Server) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a picture", b"%PDF-1.7"])
-def test_what_is_no_picture_is_refused(server: Server, content: bytes) -> None:
+def test_files_that_are_not_pictures_are_refused(server: Server, content: bytes) -> None:
     response = server.http.post(f"{server.address}/v1/images", content=content)
     assert response.status_code == 400
     assert response.json()["error"]["code"] == "invalid_image"

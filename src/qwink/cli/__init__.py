@@ -1,7 +1,7 @@
 """The command line. Answers go to stdout; hints, progress, warnings and errors to stderr.
 
-Exit codes: 0 done, 1 an error that the message explains, 2 wrong usage, 130 interrupted.
-Commands import the runtime when they run, so that help comes at once.
+Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage, 130 interrupted.
+Commands import the runtime when they run, so that help appears without delay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from qwink.cli.verify import verify
 
 
 class _Commands(TyperGroup):
-    """Commands whose errors become one line and an exit code."""
+    """A group that turns errors of its commands into one line on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         with exit_codes():
@@ -37,7 +37,7 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: rich alone would double the time until it shows
+    rich_markup_mode=None,  # plain help: importing rich would double the time until it shows
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command()(ask)
@@ -66,10 +66,10 @@ def _qwink(
 
 
 def main() -> None:
-    """Run the command line of this process."""
-    # As an exception, so that an export under way cleans up after itself.
+    """The entry point of the command `qwink`."""
+    # Turn SIGTERM into an exception, so that a running export deletes its partial files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # not when it is closed
-            stream.reconfigure(errors="replace")  # a terminal without é still gets the rest
+        if hasattr(stream, "reconfigure"):  # a closed stream is None
+            stream.reconfigure(errors="replace")  # print ? for characters the terminal lacks
     app(prog_name="qwink")

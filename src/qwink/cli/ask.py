@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
 
-NANO_HINT = "hint: this is nano, which is tiny; for more, qwink pull Qwen/Qwen3-VL-2B-Instruct"
-# What a picture could make the model say to the terminal: escape sequences and the like.
+NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
+# Control characters. A picture could make the model print terminal escape sequences.
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
@@ -47,7 +47,7 @@ def ask(
     recipe: Annotated[
         RecipeName | None,
         typer.Option(
-            help="How the model computes, see qwink models; by default $QWINK_RECIPE, "
+            help="Precision and quantization, see qwink models; by default $QWINK_RECIPE, "
             "else balanced."
         ),
     ] = None,
@@ -58,7 +58,7 @@ def ask(
         bool, typer.Option("--json", help="Print one JSON document instead of the text.")
     ] = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="Show on stderr where the time went.")
+        bool, typer.Option("--timings", help="Print the time of each stage on stderr.")
     ] = False,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT", help="System prompt; by default none.")
@@ -70,44 +70,53 @@ def ask(
         float | None,
         typer.Option(
             metavar="T",
-            help="0 always takes the likeliest token; above 1 dares more. By default, as for the "
-            "options on drawing below, the model's own.",
+            help="Randomness: 0 always takes the most likely token. This and the sampling options "
+            "below default to the model's values.",
         ),
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Draw from the likeliest tokens that make up this share."),
+        typer.Option(
+            metavar="P", help="Sample from the most likely tokens with this total probability."
+        ),
     ] = None,
     top_k: Annotated[
         int | None,
-        typer.Option(metavar="K", help="Draw from the K likeliest tokens; 0 from all."),
+        typer.Option(metavar="K", help="Sample from the K most likely tokens; 0: from all."),
     ] = None,
     min_p: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Leave out tokens below this share of the likeliest's."),
+        typer.Option(
+            metavar="P", help="Least probability of a token, relative to the most likely."
+        ),
     ] = None,
     repetition_penalty: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Above 1 makes tokens that were there already less likely."),
+        typer.Option(metavar="X", help="Above 1: tokens that occurred before become less likely."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Makes what is drawn repeatable.")
+        int | None,
+        typer.Option(metavar="N", help="Seed of the sampling; the same seed repeats the answer."),
     ] = None,
     stop: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="End the answer before this text; may be repeated."),
+        typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
     ] = None,
     min_pixels: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Enlarge pictures to this area; by default the task's."),
+        typer.Option(
+            metavar="N", help="Least picture area; smaller ones are enlarged. Default: by task."
+        ),
     ] = None,
     max_pixels: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Reduce pictures to this area; by default the task's."),
+        typer.Option(
+            metavar="N", help="Largest picture area; larger ones are reduced. Default: by task."
+        ),
     ] = None,
     max_image_pixels: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Refuse pictures above this area; by default 64000000."),
+        typer.Option(metavar="N", help="Refuse pictures with more pixels; by default 64000000."),
     ] = None,
     context: Annotated[
         int | None,
@@ -115,9 +124,9 @@ def ask(
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Answer a question about one image or several, or about none.
+    """Answer a question about one or more images, or without images.
 
-    A checkpoint folder is exported on first use, which takes a while once.
+    The first use of a checkpoint folder exports it, which may take minutes.
 
     \b
     Examples:
@@ -130,7 +139,7 @@ def ask(
     if question is not None and not question.strip():
         question = None
     if not sources and question is None:
-        raise OptionError("nothing to answer; give a picture, a question (-q) or both")
+        raise OptionError("nothing to answer; give an image, a question (-q) or both")
     sampling = {
         "max_tokens": max_tokens,
         "temperature": temperature,
@@ -151,7 +160,7 @@ def ask(
     sized = {key: value for key, value in sizes.items() if value is not None}
     _check(sources, given, sized)
     pictures = _read_stdin(sources)
-    how = {
+    engine_options = {
         "engine": engine,
         "recipe": recipe,
         "device": device,
@@ -159,7 +168,7 @@ def ask(
         "quantize": quantize,
         "threads": threads,
     }
-    vlm = _load(model, how, context, hint=not as_json and on_terminal())
+    vlm = _load(model, engine_options, context, hint=not as_json and on_terminal())
     events = vlm.stream(pictures, question, system=system, **given, **sized)
 
     from qwink.cli.report import as_document, show_remarks, show_timings
@@ -176,7 +185,7 @@ def ask(
 
 
 def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) -> None:
-    """Find mistakes before a large model is loaded or even exported for nothing."""
+    """Check options and pictures before the model is loaded, which can take minutes."""
     from qwink.engine.sampler import validate
     from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
     from qwink.types import SamplingParams
@@ -190,13 +199,13 @@ def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) 
     if "-" in sources and sys.stdin is not None and sys.stdin.isatty():
         raise OptionError("- reads a picture from stdin; pipe one in: qwink ask - < photo.jpg")
     for source in sources:
-        # A pipe, <(...) in a shell, can be read only once.
+        # A named pipe, such as the shell's <(...), can be read only once.
         if ":" not in source[:8] and source != "-" and not Path(source).is_fifo():
             open_image(source, limit)
 
 
 def _read_stdin(sources: list[str]) -> list[str | bytes]:
-    """The sources, - replaced by what stdin holds."""
+    """The sources, with - replaced by the bytes on stdin."""
     return [_stdin_bytes() if source == "-" else source for source in sources]
 
 
@@ -207,12 +216,14 @@ def _stdin_bytes() -> bytes:
         raise OptionError("- reads a picture from stdin, which is closed")
     data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise ImageTooLarge(f"stdin has more than {MAX_FILE_BYTES >> 20} MiB; save it smaller")
+        raise ImageTooLarge(f"stdin has more than {MAX_FILE_BYTES >> 20} MiB; reduce the picture")
     return data
 
 
-def _load(model: str | None, how: dict[str, Any], context: int | None, *, hint: bool) -> VLM:
-    """The model, run as `how` says: see `EngineOptions`."""
+def _load(
+    model: str | None, engine_options: dict[str, Any], context: int | None, *, hint: bool
+) -> VLM:
+    """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
     from qwink.runtime.engines import EngineOptions
     from qwink.runtime.models import find_model, load
     from qwink.runtime.scheduler import Limits
@@ -223,11 +234,12 @@ def _load(model: str | None, how: dict[str, Any], context: int | None, *, hint: 
     if hint and model is None and reference == "nano":
         remark(NANO_HINT)
     with ExportProgress(reference) as progress:
-        options = EngineOptions.resolve(settings, **how)
+        options = EngineOptions.resolve(settings, **engine_options)
         folder = find_model(reference, options, settings, progress)
     progress.finish(folder)
-    # One question: a GPU's memory is taken for one.
-    return load(folder, **how, context=context, limits=Limits(max_running=1), settings=settings)
+    # There is one question, so allocate memory for one sequence.
+    limits = Limits(max_running=1)
+    return load(folder, **engine_options, context=context, limits=limits, settings=settings)
 
 
 def _last(events: Iterator[Event]) -> Result:
@@ -237,13 +249,13 @@ def _last(events: Iterator[Event]) -> Result:
 
 
 def _show(events: Iterator[Event]) -> Result:
-    """Write the answer as it comes. The line is ended even when it breaks off."""
-    harmful = _CONTROLS if sys.stdout is not None and sys.stdout.isatty() else {}
+    """Print the answer as it is generated. Ends the line even if an error interrupts it."""
+    removed = _CONTROLS if sys.stdout is not None and sys.stdout.isatty() else {}
     end = "\n"
     try:
         for event in events:
             if event.text:
-                typer.echo(event.text.translate(harmful), nl=False)
+                typer.echo(event.text.translate(removed), nl=False)
                 end = event.text[-1]
     finally:
         if end != "\n":

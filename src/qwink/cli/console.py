@@ -1,4 +1,4 @@
-"""What commands share: remarks on stderr, exit codes, and how an export is followed."""
+"""Shared by all commands: messages on stderr, exit codes, progress bars, formatting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qwink.errors import OptionError, QwinkError
 if TYPE_CHECKING:
     from qwink.export.identity import Progress
 
-# Spelt out here, and held against their sources by a test: those import NumPy, help should not.
+# Copies of values in the runtime, which imports NumPy; help must not. A test compares them.
 TaskName: TypeAlias = Literal["auto", "ocr", "document", "describe", "locate", "frame"]
 RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
 LayoutName: TypeAlias = Literal["native", "onnxruntime"]
@@ -29,18 +29,18 @@ QuantizeName: TypeAlias = Literal["int8"]
 
 
 def remark(text: str) -> None:
-    """One line on stderr."""
+    """Print one line to stderr."""
     typer.echo(f"qwink: {text}", err=True)
 
 
 def on_terminal() -> bool:
-    """Whether a person watches stderr."""
+    """Whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turn what a command raises into one line on stderr and an exit code."""
+    """Turn exceptions of a command into one line on stderr and an exit code."""
     try:
         yield
     except OptionError as error:
@@ -51,12 +51,12 @@ def exit_codes() -> Iterator[None]:
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         if on_terminal():
-            typer.echo(err=True)  # leaves the line of the ^C
+            typer.echo(err=True)  # start a new line after the terminal's ^C
         raise SystemExit(128 + signal.SIGINT) from None
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, such as `| head`
         _forget_output()
         raise SystemExit(128 + signal.SIGPIPE) from None
-    except OSError as error:  # such as a full disk behind `> answer.txt`
+    except OSError as error:  # such as a full disk
         _forget_output()
         where = f"{error.filename}: " if error.filename else ""
         remark(f"{where}{error.strerror or error}")
@@ -71,17 +71,17 @@ def _one_line(error: Exception) -> str:
 
 
 def _forget_output() -> None:
-    """Let Python's last flush, at exit, succeed: it would complain about what could not go out."""
+    """Replace stdout, since Python flushes it at exit and would report the same error again."""
     sys.stdout = io.StringIO()
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files in a folder."""
+    """Total size of the files in a folder, in bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def format_bytes(num_bytes: int) -> str:
-    """12 MB, 1.6 GB: decimal, as disks are sold."""
+    """A size in decimal units, such as 12 MB or 1.6 GB."""
     size, unit = float(num_bytes), "B"
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5 or unit == "GB":
@@ -91,13 +91,13 @@ def format_bytes(num_bytes: int) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """0.42 s, 3.1 s, 75 s."""
+    """A duration, such as 0.42 s, 3.1 s or 75 s."""
     digits = 2 if seconds < 1 else 1 if seconds < 10 else 0
     return f"{seconds:.{digits}f} s"
 
 
 class Bar:
-    """Progress bars on stderr while a `with` lasts, once `_open` has been called."""
+    """A context manager that shows a progress bar on stderr, from `_open` to the end."""
 
     _bar: Any = None
 
@@ -114,7 +114,7 @@ class Bar:
             self._bar.stop()
 
     def _open(self, *columns: Any) -> None:
-        """Start with these columns of rich's, or its own choice."""
+        """Show the bar with these columns of rich, or with its defaults."""
         from rich.console import Console
         from rich.progress import Progress
 
@@ -123,9 +123,10 @@ class Bar:
 
 
 class ExportProgress(Bar):
-    """A progress bar on stderr for as long as an export lasts; nothing if there is none.
+    """Shows the progress of an export on stderr: a bar, or without a terminal one line.
 
-    Without a terminal, a line when it starts. Use as context manager, call with each Progress.
+    Shows nothing if there is no export. Use it as a context manager; pass the instance as the
+    export's progress callback.
     """
 
     def __init__(self, name: str) -> None:
@@ -158,7 +159,7 @@ class ExportProgress(Bar):
         self._task = self._bar.add_task("", part="")
 
     def finish(self, folder: Path) -> None:
-        """Say what the export made, if there was one."""
+        """Print size and duration of the export, if there was one."""
         if self.started is not None:
-            took = format_seconds(time.perf_counter() - self.started)
-            remark(f"exported to {folder}: {format_bytes(folder_size(folder))} in {took}")
+            duration = format_seconds(time.perf_counter() - self.started)
+            remark(f"exported to {folder}: {format_bytes(folder_size(folder))} in {duration}")

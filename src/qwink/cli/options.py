@@ -1,4 +1,4 @@
-"""Options that several commands have, spelt once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from qwink.cli.console import DtypeName, EngineName, QuantizeName, TaskName
 
 Question = Annotated[
     str | None,
-    typer.Option("--question", "-q", help="The question; by default what the task asks."),
+    typer.Option("--question", "-q", help="The question; by default the one of the task."),
 ]
-Task = Annotated[
-    TaskName, typer.Option(help="What the answer needs to see; decides the pictures' size.")
-]
+Task = Annotated[TaskName, typer.Option(help="Kind of question; decides the size of the pictures.")]
 Engine = Annotated[
     EngineName | None,
     typer.Option(
         help="onnx, for CPUs, or torch (pip install 'qwink[torch]'); by default "
-        "$QWINK_ENGINE, else auto: torch where a GPU and PyTorch are."
+        "$QWINK_ENGINE, else auto: torch if a GPU and PyTorch are available."
     ),
 ]
 Device = Annotated[
@@ -28,13 +26,13 @@ Device = Annotated[
 ]
 Dtype = Annotated[
     DtypeName | None,
-    typer.Option(help="For torch: type of numbers; by default what the device does best."),
+    typer.Option(help="For torch: number format; by default the best for the device."),
 ]
 Quantize = Annotated[
     QuantizeName | None,
-    typer.Option(help="For torch: weights in 8 bits, for small cards."),
+    typer.Option(help="For torch: 8-bit weights, for GPUs with little memory."),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one a core."),
+    typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one per core."),
 ]

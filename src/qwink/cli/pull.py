@@ -15,7 +15,7 @@ from qwink.errors import OptionError
 
 if TYPE_CHECKING:
     from qwink.export.recipe import Recipe, Scheme
-    from qwink.hub.download import Progress
+    from qwink.hub.download import DownloadProgress
     from qwink.hub.listing import Hub
     from qwink.settings import Settings
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 def pull(
     repository: Annotated[
         str,
-        typer.Argument(metavar="REPO", help="As the hub calls it: Qwen/Qwen3-VL-2B-Instruct."),
+        typer.Argument(metavar="REPO", help="Repository on the hub: Qwen/Qwen3-VL-2B-Instruct."),
     ],
     hub: Annotated[
-        Literal["huggingface", "modelscope"], typer.Option("--from", help="Where it is.")
+        Literal["huggingface", "modelscope"],
+        typer.Option("--from", help="The hub to download from."),
     ] = "huggingface",
     revision: Annotated[
         str | None,
@@ -35,26 +36,26 @@ def pull(
     recipe: Annotated[
         RecipeName | None,
         typer.Option(
-            help="How the model will compute, see qwink models; by default $QWINK_RECIPE, "
+            help="Precision and quantization, see qwink models; by default $QWINK_RECIPE, "
             "else balanced."
         ),
     ] = None,
     no_export: Annotated[
-        bool, typer.Option("--no-export", help="Only download; it is exported on first use.")
+        bool, typer.Option("--no-export", help="Only download; the first use exports.")
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder for the checkpoint; by default one in the cache ($QWINK_HOME), where its "
-            "name is enough to find it.",
+            help="Folder for the checkpoint; by default one in the cache ($QWINK_HOME), which "
+            "--model finds by the repository's name.",
         ),
     ] = None,
 ) -> None:
     """Download a checkpoint from a hub, then export it.
 
-    Prints the command to go on with. Interrupted, the same command goes on where it was. For
-    checkpoints that are private or have a licence to accept, set HF_TOKEN.
+    Prints the command that asks the model a question. If it is interrupted, run the same command
+    again to resume. For private or licensed checkpoints, set HF_TOKEN.
 
     \b
     Examples:
@@ -68,7 +69,9 @@ def pull(
     from qwink.settings import Settings
 
     if no_export and recipe is not None:
-        raise OptionError("--recipe is for the export, which --no-export leaves out; give one")
+        raise OptionError(
+            "--recipe is for the export, but --no-export skips it; give only one of them"
+        )
     settings = Settings.from_environment()
     chosen = get_recipe(recipe or settings.recipe)
     folder = out.expanduser() if out is not None else checkpoint_folder(repository, settings)
@@ -79,24 +82,24 @@ def pull(
         exported = not missing and artifact_folder(folder, chosen, settings).is_dir()
         export = 0 if no_export or exported else export_bytes(listing.num_bytes, chosen)
         _check_space({folder: missing, settings.artifacts: export})
-        with _DownloadProgress(repository, missing) as progress:
+        with _DownloadBar(repository, missing) as progress:
             download(http, listing, folder, progress)
     remark(f"{repository} is in {folder}: {format_bytes(listing.num_bytes)}")
     if not no_export:
-        with ExportProgress(repository) as following:
-            artifact = find_artifact(folder, chosen.name, settings, following)
-        following.finish(artifact.folder)
+        with ExportProgress(repository) as export_progress:
+            artifact = find_artifact(folder, chosen.name, settings, export_progress)
+        export_progress.finish(artifact.folder)
     model = repository if out is None else shlex.quote(str(folder))
     options = "" if chosen.name == settings.recipe else f" --recipe {chosen.name}"
     typer.echo(f"qwink ask IMAGE --model {model}{options}")
 
 
 def export_bytes(checkpoint_bytes: int, recipe: Recipe) -> int:
-    """About what an artifact will take, rather more than less. The checkpoint has 16 bits."""
+    """An estimate of an artifact's size, rather too large. Assumes a checkpoint of 16 bits."""
     copies = _bytes_each(recipe.decode)
     if recipe.prefill is not None:
         copies += _bytes_each(recipe.prefill)
-    # A quarter for the tables kept as they are, and for what is finer than the rest.
+    # A quarter more for the tables that are copied and the layers of higher precision.
     return int(checkpoint_bytes * (copies / 2 + 0.25))
 
 
@@ -115,7 +118,7 @@ def _hub(name: str, settings: Settings) -> Hub:
 
 
 def _check_space(needs: dict[Path, int]) -> None:
-    """Before gigabytes are fetched, see that there is room for them, disk by disk."""
+    """Raises DownloadError unless each disk has room for what will be written to it."""
     from qwink.errors import DownloadError
 
     disks: dict[int, tuple[Path, int]] = {}
@@ -129,14 +132,14 @@ def _check_space(needs: dict[Path, int]) -> None:
         free = shutil.disk_usage(place).free
         if needed > free:
             raise DownloadError(
-                f"{format_bytes(needed)} are needed in {place} for download and export, "
-                f"{format_bytes(free)} are free; free some, or name another disk with --out or "
-                "QWINK_HOME"
+                f"download and export need {format_bytes(needed)} in {place}, but "
+                f"{format_bytes(free)} are free; free some space, or choose another disk with "
+                "--out or QWINK_HOME"
             )
 
 
-class _DownloadProgress(Bar):
-    """A bar on stderr while something is fetched; without a terminal one line at its start."""
+class _DownloadBar(Bar):
+    """A progress bar on stderr during the download; without a terminal, one line at its start."""
 
     def __init__(self, name: str, missing: int) -> None:
         self.name, self._missing = name, missing
@@ -176,8 +179,8 @@ class _DownloadProgress(Bar):
     ) -> None:
         super().__exit__(kind, error, traceback)
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            remark("interrupted; the same command goes on from here")
+            remark("interrupted; run the same command again to resume")
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: DownloadProgress) -> None:
         if self._bar is not None:
             self._bar.update(self._task, completed=progress.done, total=progress.total)

@@ -1,4 +1,4 @@
-"""What `qwink ask` tells besides the answer: a JSON document, remarks, where the time went."""
+"""Output of `qwink ask` besides the text: the JSON document, warnings, and timings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qwink.types import STAGES, Result, Timings
 
 
 def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
-    """All there is to know about an answer, ready for JSON; `engine` is the engine's `about`."""
+    """The result as a dictionary for JSON. `engine` is the engine's `about`."""
     timings = {
         key: round(value, 3) if isinstance(value, float) else value
         for key, value in asdict(result.timings).items()
@@ -27,12 +27,12 @@ def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
 
 
 def show_remarks(result: Result, context: int) -> None:
-    """Warnings, and why the answer ended if it is not by itself; on stderr."""
+    """Print warnings to stderr, and the reason if the answer was cut off."""
     for warning in result.warnings:
         remark(f"warning: {warning}")
     tokens = result.usage.completion_tokens
     if result.finish_reason == "repetition":
-        remark(f"stopped after {tokens} tokens (repetition): the answer began to repeat itself")
+        remark(f"stopped after {tokens} tokens (repetition): the answer repeated the same text")
     elif result.finish_reason == "length":
         full = result.usage.prompt_tokens + tokens >= context
         limit = f"the context of {context} is full" if full else "--max-tokens allows more"
@@ -40,7 +40,7 @@ def show_remarks(result: Result, context: int) -> None:
 
 
 def show_timings(result: Result) -> None:
-    """A table of stages on stderr, and the notes on how pictures were sized."""
+    """Print the times of the stages to stderr, and the notes about the sizes of pictures."""
     from rich.console import Console
     from rich.table import Table
 
@@ -69,7 +69,7 @@ def show_timings(result: Result) -> None:
 
 
 def _speed(timings: Timings, num_tokens: int) -> str:
-    # The first token comes out of prefill.
+    # Prefill generates the first token.
     if num_tokens < 2 or not timings.generate_ms:
         return ""
     return f", {(num_tokens - 1) / timings.generate_ms * 1e3:.1f} tokens/s"

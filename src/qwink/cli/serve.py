@@ -1,4 +1,4 @@
-"""`qwink serve`: answer over HTTP, as OpenAI's API does."""
+"""`qwink serve`: an HTTP server with OpenAI's API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from qwink.errors import OptionError
 def serve(
     host: Annotated[
         str | None,
-        typer.Option(help="Address to listen on; by default 127.0.0.1: this machine only."),
+        typer.Option(
+            help="Address to listen on; by default 127.0.0.1, which only this machine reaches."
+        ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(metavar="N", help="Port; 0 takes a free one; by default 8000.")
+        int | None, typer.Option(metavar="N", help="Port; 0: any free port; by default 8000.")
     ] = None,
     model: Annotated[
         str | None,
@@ -26,7 +28,7 @@ def serve(
     ] = None,
     engine: Engine = None,
     recipe: Annotated[
-        RecipeName | None, typer.Option(help="How the model computes, see qwink models.")
+        RecipeName | None, typer.Option(help="Precision and quantization, see qwink models.")
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -38,44 +40,47 @@ def serve(
     ] = None,
     served_model_name: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="What clients call the model; may be repeated."),
+        typer.Option(metavar="NAME", help="Name of the model for clients; repeatable."),
     ] = None,
     warm: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="System prompt to prepare at start; may be repeated."),
+        typer.Option(metavar="TEXT", help="System prompt to prefill at start; repeatable."),
     ] = None,
     max_running: Annotated[
-        int | None, typer.Option(metavar="N", help="Answers generated together; by default 8.")
+        int | None,
+        typer.Option(metavar="N", help="Answers generated at the same time; by default 8."),
     ] = None,
     max_waiting: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Requests that may wait; further ones get 429. [64]"),
+        typer.Option(metavar="N", help="Requests that may wait; more get status 429. [64]"),
     ] = None,
     request_timeout: Annotated[
         float | None, typer.Option(metavar="S", help="Longest time for an answer; by default 600.")
     ] = None,
     grace: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Time that answers get to end when stopped. [30]"),
+        typer.Option(metavar="S", help="Time for running answers to end at shutdown. [30]"),
     ] = None,
     api_key_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="API keys, one a line; clients must send one of them. Keys can also be in "
+            help="API keys, one per line; clients must send one of them. Keys can also be in "
             "$QWINK_API_KEYS, separated by commas.",
         ),
     ] = None,
     open_metrics: Annotated[
         bool | None,
-        typer.Option("--open-metrics/--no-open-metrics", help="/metrics without a key. [open]"),
+        typer.Option(
+            "--open-metrics/--no-open-metrics", help="Whether /metrics needs no key. [open]"
+        ),
     ] = None,
     allow_url_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST",
             help="Fetch pictures from this host: HOST at ports 80 and 443, HOST:PORT at that "
-            "port; may be repeated.",
+            "port; repeatable.",
         ),
     ] = None,
     allow_public_urls: Annotated[
@@ -89,14 +94,14 @@ def serve(
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Let pages of this site ask (CORS); repeatable."),
+        typer.Option(metavar="ORIGIN", help="Allow web pages of this origin (CORS); repeatable."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Accept requests to this name of the server (a proxy's), though it listens on "
-            "this machine only and has no keys; may be repeated.",
+            help="Accept this host name, such as a proxy's, on a server without keys that listens "
+            "on this machine only; repeatable.",
         ),
     ] = None,
     max_body_mb: Annotated[
@@ -104,11 +109,11 @@ def serve(
     ] = None,
     body_timeout: Annotated[
         float | None,
-        typer.Option(metavar="S", help="For a request's body, plus 1 s each 32 kB. [15]"),
+        typer.Option(metavar="S", help="Time to receive a body, plus 1 s per 32 kB. [15]"),
     ] = None,
     send_timeout: Annotated[
         float | None,
-        typer.Option(metavar="S", help="For a client to take what it is sent. [60]"),
+        typer.Option(metavar="S", help="Time for a client to receive what is sent. [60]"),
     ] = None,
     memory_mb: Annotated[
         int | None,
@@ -124,7 +129,7 @@ def serve(
     ] = None,
     cache_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where; by default in the cache folder ($QWINK_HOME)."),
+        typer.Option(metavar="DIR", help="Folder of the disk cache; by default in $QWINK_HOME."),
     ] = None,
     disk_cache_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest disk cache, in MiB. [4096]")
@@ -134,13 +139,14 @@ def serve(
         typer.Option(metavar="FILE", help="TOML file with any of these options, as --print-config"),
     ] = None,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print the effective options as TOML; no keys.")
+        bool,
+        typer.Option("--print-config", help="Print the options in effect as TOML, without keys."),
     ] = False,
 ) -> None:
-    """Answer over HTTP, as OpenAI's API does: POST /v1/chat/completions.
+    """Serve the model over HTTP with OpenAI's API: POST /v1/chat/completions.
 
-    Options also come from the environment (QWINK_PORT for --port) and a TOML file (port = 8000);
-    flags win over the environment, that over the file.
+    Options can also be set by environment variables (QWINK_PORT for --port) and in a TOML file
+    (port = 8000). Flags override the environment, and the environment overrides the file.
 
     \b
     Examples:

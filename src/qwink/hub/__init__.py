@@ -1,4 +1,4 @@
-"""Checkpoints from the hubs, Hugging Face and ModelScope: what is there, and downloading it.
+"""Lists and downloads checkpoints of Hugging Face and ModelScope.
 
 hub = HuggingFace(settings.hf_endpoint, settings.hf_token)
 with client(hub.headers) as http:

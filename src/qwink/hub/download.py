@@ -1,8 +1,8 @@
-"""Downloading a checkpoint: file by file, resumable, each checked, all appearing at once.
+"""Downloads a checkpoint file by file. Downloads resume, and every file is checked.
 
-Files gather in a hidden folder beside the destination, which becomes the destination when the
-last one is complete: what is there is whole. Partial files are named after their content, so that
-a later run goes on with them and never mixes two revisions.
+Files are downloaded to a hidden staging folder beside the destination. When all files are
+complete, the staging folder replaces the destination, so the destination is never incomplete.
+Partial files are named by their digest, so a later run resumes them and never mixes two revisions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 import httpx
 
 from qwink.errors import CheckpointError, DownloadError
-from qwink.hub.http import Interrupted, check, persist, problems
+from qwink.hub.http import Interrupted, check_status, network_errors, retry
 from qwink.hub.listing import Listing, RemoteFile
-from qwink.hub.partial import Partial, is_right
+from qwink.hub.partial import Partial, matches
 from qwink.model.config import load_config
 
 if sys.platform == "win32":
@@ -42,66 +42,66 @@ else:
             yield
 
 
-_alone = contextmanager(_lock)
-_MARK = ".pulled"  # holds the repository's name: a folder that has it may be replaced
+_locked = contextmanager(_lock)
+_MARK = ".pulled"  # holds the name of the repository; a folder with this file may be replaced
 _LOCK = ".lock"
-_MEANINGFUL_BYTES = 1 << 20
+_PROGRESS_BYTES = 1 << 20  # an attempt that received this much counts as progress
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a download is: bytes here of all, and the file under way."""
+class DownloadProgress:
+    """How far a download is: bytes present, bytes in total, and the current file."""
 
     done: int
     total: int
     file: str
 
 
-Report = Callable[[Progress], None]
+OnProgress = Callable[[DownloadProgress], None]
 
 
 def download(
-    http: httpx.Client, listing: Listing, folder: Path, report: Report = lambda _: None
+    http: httpx.Client, listing: Listing, folder: Path, on_progress: OnProgress = lambda _: None
 ) -> None:
-    """Have the checkpoint in `folder`. What is there already and right is not fetched again.
+    """Download the checkpoint to `folder`. Files there with the right digest are kept.
 
-    Raises DownloadError, or CheckpointError if it is not one that qwink can use, which is found
-    out before the weights are fetched. Interrupted, it goes on where it was when called again.
+    After an interruption, the next call resumes. Raises DownloadError, or CheckpointError if qwink
+    cannot use the checkpoint; config.json is checked before the weights are downloaded.
     """
     try:
-        if all(is_right(folder / file.name, file) for file in listing.files):
+        if all(matches(folder / file.name, file) for file in listing.files):
             return
         if not _replaceable(listing, folder):
-            raise DownloadError(f"{folder} holds something else; choose another folder")
+            raise DownloadError(f"{folder} has other files in it; choose another folder")
         staging = staging_folder(folder)
         staging.mkdir(parents=True, exist_ok=True)
-        with _alone(staging / _LOCK):
-            _gather(http, listing, staging, folder, report)
-            _move(listing, staging, folder)
+        with _locked(staging / _LOCK):
+            _fetch_missing(http, listing, staging, folder, on_progress)
+            _replace(listing, staging, folder)
     except OSError as error:
-        why = f"cannot be written: {error.strerror or error}"
+        reason = f"cannot be written: {error.strerror or error}"
         if error.errno == errno.ENOSPC:
-            why = "the disk is full; free some space and run this again, it goes on from there"
-        raise DownloadError(f"{folder}: {why}") from error
+            reason = "the disk is full; free some space and run this again, it resumes the download"
+        raise DownloadError(f"{folder}: {reason}") from error
 
 
 def missing_bytes(listing: Listing, folder: Path) -> int:
-    """What is still to be fetched, judged by sizes."""
+    """Bytes still to download, judged by the sizes of files."""
     staging, missing = staging_folder(folder), 0
     for file in listing.files:
         places = (staging / file.name, folder / file.name, Partial.path(staging, file))
-        here = max(path.stat().st_size if path.is_file() else 0 for path in places)
-        missing += file.num_bytes - min(here, file.num_bytes)
+        present = max(path.stat().st_size if path.is_file() else 0 for path in places)
+        missing += file.num_bytes - min(present, file.num_bytes)
     return missing
 
 
 def staging_folder(folder: Path) -> Path:
-    """Where files gather until all are there."""
+    """The folder that holds the files until all are complete."""
     return folder.parent / f".{folder.name}.download"
 
 
 def _replaceable(listing: Listing, folder: Path) -> bool:
-    """Whether nothing is lost: no folder, an empty one, or an earlier download of the same."""
+    """Whether `folder` is missing, empty, or an earlier download of the same repository."""
     if not folder.exists():
         return True
     if not folder.is_dir():
@@ -111,29 +111,31 @@ def _replaceable(listing: Listing, folder: Path) -> bool:
     return not any(folder.iterdir())
 
 
-def _gather(
-    http: httpx.Client, listing: Listing, staging: Path, folder: Path, report: Report
+def _fetch_missing(
+    http: httpx.Client, listing: Listing, staging: Path, folder: Path, on_progress: OnProgress
 ) -> None:
     done, checked = 0, False
-    for file in listing.files:  # the smallest first
+    for file in listing.files:  # smallest first, so config.json is checked before the weights
         if file.name.endswith(".safetensors") and not checked:
             _check_config(listing, staging)
             checked = True
-        target, here = staging / file.name, folder / file.name
-        if is_right(here, file):
-            _link(here, target)
-        elif not is_right(target, file):
-            _fetch(http, listing, file, staging, partial(_follow, report, listing, file, done))
+        target, existing = staging / file.name, folder / file.name
+        if matches(existing, file):
+            _link(existing, target)
+        elif not matches(target, file):
+            _fetch(http, listing, file, staging, partial(_report, on_progress, listing, file, done))
         done += file.num_bytes
-        report(Progress(done, listing.num_bytes, file.name))
+        on_progress(DownloadProgress(done, listing.num_bytes, file.name))
     known = {_LOCK, _MARK, *(file.name for file in listing.files)}
     for path in staging.iterdir():
-        if path.name not in known:  # of another revision
+        if path.name not in known:  # left from another revision
             path.unlink()
 
 
-def _follow(report: Report, listing: Listing, file: RemoteFile, before: int, here: int) -> None:
-    report(Progress(before + here, listing.num_bytes, file.name))
+def _report(
+    on_progress: OnProgress, listing: Listing, file: RemoteFile, before: int, num_bytes: int
+) -> None:
+    on_progress(DownloadProgress(before + num_bytes, listing.num_bytes, file.name))
 
 
 def _check_config(listing: Listing, staging: Path) -> None:
@@ -141,8 +143,8 @@ def _check_config(listing: Listing, staging: Path) -> None:
         load_config(staging)
     except CheckpointError as error:
         shutil.rmtree(staging, ignore_errors=True)
-        why = str(error).removeprefix(f"{staging}{os.sep}")
-        raise CheckpointError(f"{listing.repository} cannot be used: {why}") from None
+        reason = str(error).removeprefix(f"{staging}{os.sep}")
+        raise CheckpointError(f"qwink cannot use {listing.repository}: {reason}") from None
 
 
 def _fetch(
@@ -152,57 +154,57 @@ def _fetch(
     staging: Path,
     follow: Callable[[int], None],
 ) -> None:
-    """One file, in as many attempts as it takes."""
-    spoilt = False
+    """Download one file; retry after interruptions."""
+    damaged = False
 
     def attempt() -> None:
-        nonlocal spoilt
-        if target.num_bytes < file.num_bytes or not target.is_right():
+        nonlocal damaged
+        if target.num_bytes < file.num_bytes or not target.is_complete():
             _receive(http, listing, target, follow)
-        if not target.is_right():
+        if not target.is_complete():
             target.restart()
-            if spoilt:  # twice is no accident
+            if damaged:  # the second time: the hub's file or digest is wrong
                 raise DownloadError(
                     f"{file.name} of {listing.repository} does not have the digest that the hub "
-                    "says; try again later, or another hub with --from"
+                    "gives for it; try again later, or another hub with --from"
                 )
-            spoilt = True
-            raise Interrupted("damaged on its way")
+            damaged = True
+            raise Interrupted("damaged in transfer")
 
-    def failure(why: str) -> DownloadError:
+    def failure(reason: str) -> DownloadError:
         return DownloadError(
-            f"{file.name} of {listing.repository} broke off after {target.num_bytes / 1e6:.1f} of "
-            f"{file.num_bytes / 1e6:.1f} MB ({why}); run this again, it goes on from there"
+            f"{file.name} of {listing.repository} stopped after {target.num_bytes / 1e6:.1f} of "
+            f"{file.num_bytes / 1e6:.1f} MB ({reason}); run this again, it resumes the download"
         )
 
     with Partial(staging, file) as target:
         follow(target.num_bytes)
-        persist(attempt, failure)
+        retry(attempt, failure)
     target.finish()
 
 
 def _receive(
     http: httpx.Client, listing: Listing, target: Partial, follow: Callable[[int], None]
 ) -> None:
-    """What is still missing, until it is there or the connection breaks."""
+    """Append the missing bytes to `target`. Raises Interrupted if the connection breaks."""
     if target.num_bytes >= target.file.num_bytes:
         target.restart()
     start = target.num_bytes
     try:
         headers = {"Range": f"bytes={start}-"} if start else {}
         url = target.file.url
-        with problems(url), http.stream("GET", url, headers=headers) as response:
-            check(response, listing.repository, listing.revision)
-            given = response.headers.get("Content-Range", "")
-            if start and not (response.status_code == 206 and given.startswith(f"bytes {start}-")):
-                target.restart()  # it knows no ranges and sends all
+        with network_errors(url), http.stream("GET", url, headers=headers) as response:
+            check_status(response, listing.repository, listing.revision)
+            sent = response.headers.get("Content-Range", "")
+            if start and not (response.status_code == 206 and sent.startswith(f"bytes {start}-")):
+                target.restart()  # the server ignores ranges and sends the whole file
             for chunk in response.iter_raw():
                 target.write(chunk)
                 follow(target.num_bytes)
         if target.num_bytes < target.file.num_bytes:
             raise Interrupted("the connection ended early")
     except Interrupted as error:
-        error.progressed = target.num_bytes - start >= _MEANINGFUL_BYTES
+        error.progressed = target.num_bytes - start >= _PROGRESS_BYTES
         raise
 
 
@@ -210,12 +212,12 @@ def _link(source: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
-    except OSError:  # a file system without
+    except OSError:  # the file system has no hard links
         shutil.copyfile(source, target)
 
 
-def _move(listing: Listing, staging: Path, folder: Path) -> None:
-    """Make what was gathered the folder. Killed in between, the next run does the rest."""
+def _replace(listing: Listing, staging: Path, folder: Path) -> None:
+    """Rename `staging` to `folder`. If this process is killed here, the next run finishes it."""
     (staging / _MARK).write_text(listing.repository, "utf-8")
     (staging / _LOCK).unlink()
     old = folder.parent / f".{folder.name}.old"

@@ -1,4 +1,4 @@
-"""What a hub has of a checkpoint: the files that are needed, their sizes and digests."""
+"""Lists the files of a checkpoint on a hub: names, sizes, digests and URLs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from qwink.errors import CheckpointError, DownloadError
-from qwink.hub.http import ask
+from qwink.hub.http import get_json
 from qwink.model.artifact import COPIED_FILES
 
-# At the top of the repository only; PyTorch's pickles, GGUF and the like stay there.
+# Weight files at the top of the repository. Other formats (pickles, GGUF) are not downloaded.
 _WEIGHTS = re.compile(r"\w[\w.-]*\.safetensors(\.index\.json)?")
 _REQUIRED = ("config.json", "tokenizer.json")
 _REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -22,7 +22,7 @@ _REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file. `digest` is in hex; "git" is SHA-1 as Git reckons it, None: not told."""
+    """One file. `digest` is the SHA-256 of its content, or Git's SHA-1 (kind "git"), in hex."""
 
     name: str
     num_bytes: int
@@ -45,7 +45,7 @@ class Listing:
 
 
 class Hub(Protocol):
-    """A place on the internet that has checkpoints."""
+    """A server that offers checkpoints."""
 
     endpoint: str
 
@@ -53,12 +53,12 @@ class Hub(Protocol):
     def headers(self) -> dict[str, str]: ...
 
     def find(self, http: httpx.Client, repository: str, revision: str | None = None) -> Listing:
-        """What there is to download. Raises DownloadError, CheckpointError."""
+        """The files to download. Raises DownloadError, or CheckpointError if files are missing."""
         ...
 
 
 class HuggingFace:
-    """Hugging Face's hub, or a mirror. `token` is for private and licensed checkpoints."""
+    """Hugging Face's hub, or a mirror. Private and licensed checkpoints need a `token`."""
 
     def __init__(self, endpoint: str, token: str | None = None) -> None:
         self.endpoint, self._token = endpoint, token
@@ -68,18 +68,19 @@ class HuggingFace:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def find(self, http: httpx.Client, repository: str, revision: str | None = None) -> Listing:
-        _check(repository)
+        _check_name(repository)
         api = f"{self.endpoint}/api/models/{repository}"
         wanted = revision or "main"
-        found = ask(http, f"{api}/revision/{quote(wanted, safe='')}", repository, wanted)
-        # From here on by commit, so that all files are of the same one.
+        found = get_json(http, f"{api}/revision/{quote(wanted, safe='')}", repository, wanted)
+        # List and download by commit, so that all files belong to the same one.
         commit = _text(found.json(), "sha")
         tree, files = f"{api}/tree/{quote(commit, safe='')}", []
         query: str | None = ""
         while query is not None:
-            page = ask(http, tree + query, repository, wanted)
+            page = get_json(http, tree + query, repository, wanted)
             files += [self._file(repository, commit, entry) for entry in _list(page.json())]
-            # Only its query: the token goes to nobody else, and a mirror may name the original.
+            # Take only the query of the link: a mirror may link to the original hub, and the token
+            # must go to this host only.
             more = page.links.get("next", {}).get("url")
             query = f"?{urlsplit(more).query}" if more else None
         return _listing(repository, commit, [file for file in files if file])
@@ -96,7 +97,7 @@ class HuggingFace:
 
 
 class ModelScope:
-    """ModelScope's hub."""
+    """ModelScope's hub. It needs no token."""
 
     headers: dict[str, str] = {}  # noqa: RUF012
 
@@ -104,15 +105,15 @@ class ModelScope:
         self.endpoint = endpoint
 
     def find(self, http: httpx.Client, repository: str, revision: str | None = None) -> Listing:
-        _check(repository)
+        _check_name(repository)
         wanted = revision or "master"
         api = f"{self.endpoint}/api/v1/models/{repository}/repo"
         query = f"Revision={quote(wanted, safe='')}"
-        page = ask(http, f"{api}/files?{query}&Recursive=False", repository, wanted).json()
-        # It answers 200 even where it says no.
+        page = get_json(http, f"{api}/files?{query}&Recursive=False", repository, wanted).json()
+        # ModelScope answers 200 even for errors; the field Code has the status.
         if not isinstance(page, dict) or page.get("Code") != 200:
-            why = page.get("Message") if isinstance(page, dict) else page
-            raise DownloadError(f"{repository}, {wanted}: ModelScope says {str(why)[:200]!r}")
+            reason = page.get("Message") if isinstance(page, dict) else page
+            raise DownloadError(f"{repository}, {wanted}: ModelScope says {str(reason)[:200]!r}")
         entries = page.get("Data")
         files = []
         for entry in _list(entries.get("Files") if isinstance(entries, dict) else None):
@@ -124,10 +125,10 @@ class ModelScope:
         return _listing(repository, wanted, files)
 
 
-def _check(repository: str) -> None:
+def _check_name(repository: str) -> None:
     if not _REPOSITORY.fullmatch(repository):
         raise DownloadError(
-            f"{repository!r} is no repository's name; it looks like Qwen/Qwen3-VL-2B-Instruct"
+            f"{repository!r} is not a repository name; give one like Qwen/Qwen3-VL-2B-Instruct"
         )
 
 
@@ -149,24 +150,22 @@ def _listing(repository: str, revision: str, files: Iterable[RemoteFile]) -> Lis
 def _text(entry: Any, key: str) -> str:
     value = entry.get(key) if isinstance(entry, dict) else None
     if not isinstance(value, str):
-        raise _strange(key)
+        raise _missing_field(key)
     return value
 
 
 def _size(entry: Any, key: str) -> int:
     value = entry.get(key) if isinstance(entry, dict) else None
     if not isinstance(value, int) or value < 0:
-        raise _strange(key)
+        raise _missing_field(key)
     return value
 
 
 def _list(entries: Any) -> list[Any]:
     if not isinstance(entries, list):
-        raise _strange("files")
+        raise _missing_field("files")
     return entries
 
 
-def _strange(what: str) -> DownloadError:
-    return DownloadError(
-        f"the hub's answer lacks {what!r}; is HF_ENDPOINT or MODELSCOPE_DOMAIN what it should be?"
-    )
+def _missing_field(what: str) -> DownloadError:
+    return DownloadError(f"the hub's answer lacks {what!r}; check HF_ENDPOINT or MODELSCOPE_DOMAIN")

@@ -1,7 +1,8 @@
-"""An artifact: the folder that an export makes and an engine loads.
+"""An artifact: the folder that an export writes and an engine loads.
 
-`manifest.json` names recipe, source and every file with size and SHA-256; graphs refer to raw
-tensor files beside them. Loading checks sizes always, hashes on demand.
+`manifest.json` names the recipe, the source and every file with size and SHA-256. Graphs refer to
+files of raw tensors in the same folder. `Artifact.load` checks sizes; `Artifact.check` checks
+hashes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from qwink.native import LAYOUTS, Layout
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
-# What is copied from the checkpoint, so that an artifact stands alone.
+# Copied from the checkpoint, so that an engine can load an artifact without it.
 COPIED_FILES = (
     "config.json",
     "generation_config.json",
@@ -45,7 +46,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A raw table: `dtype` as safetensors spells it."""
+    """A raw table. `dtype` is a name of safetensors: "BF16", "F16" or "F32"."""
 
     file: str
     dtype: str
@@ -54,10 +55,10 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is in an artifact. `id` changes whenever an answer could.
+    """The contents of an artifact. `id` differs between artifacts whose answers can differ.
 
-    `graphs` says which file plays which part: vision, prefill, decode, head. Prefill and decode
-    are the same file where one copy of the weights serves both. `layout` says which operators
+    `graphs` maps each part (vision, prefill, decode, head) to its file. Prefill and decode use
+    the same file if the recipe has one copy of the text weights. `layout` says which operators
     they are made of, and how weights are stored.
     """
 
@@ -93,7 +94,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An artifact folder whose files are all there."""
+    """An artifact folder. All files exist and have the right size."""
 
     folder: Path
     manifest: Manifest
@@ -101,7 +102,7 @@ class Artifact:
 
     @classmethod
     def load(cls, folder: Path | str) -> Artifact:
-        """Raises ArtifactError: not an artifact, another format version, a file missing or cut."""
+        """Raises ArtifactError: no artifact, another format version, or a file of wrong size."""
         folder = Path(folder)
         path = folder / MANIFEST
         try:
@@ -128,15 +129,15 @@ class Artifact:
         return cls(folder, manifest, load_config(folder))
 
     def graph(self, part: str) -> Path:
-        """The graph file that plays `part`."""
+        """The path of the graph for `part`."""
         return self.folder / self.manifest.graphs[part]
 
     def table(self, info: TableInfo) -> NDArray[Any]:
-        """A table, mapped, read-only; bfloat16 as uint16."""
+        """A table as a read-only memory map; bfloat16 as uint16."""
         return np.memmap(self.folder / info.file, _STORED[info.dtype], "r", shape=info.shape)
 
     def check(self) -> None:
-        """Hash every file. Raises ArtifactError for one that is not as written."""
+        """Hash every file. Raises ArtifactError for a file that differs from the manifest."""
         for name, info in self.manifest.files.items():
             try:
                 with (self.folder / name).open("rb") as file:
@@ -148,5 +149,5 @@ class Artifact:
 
 
 def is_artifact(folder: Path) -> bool:
-    """Whether `folder` says of itself that it is an artifact."""
+    """Whether `folder` has a manifest."""
     return (folder / MANIFEST).is_file()

@@ -1,7 +1,7 @@
-"""What a checkpoint says about itself: shapes, token ids, preprocessing, generation defaults.
+"""Reads a checkpoint's configuration: shapes, token ids, preprocessing, generation defaults.
 
-Reads the folder of any dense Qwen3-VL checkpoint, in the published format or as transformers 5
-writes it. Whatever is missing or of another kind raises a CheckpointError that names the file.
+Supports every dense Qwen3-VL checkpoint, in the published format or as transformers 5 writes it.
+A missing or invalid value raises a CheckpointError that names the file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal
 from qwink.model.fields import Fields
 from qwink.types import SamplingParams
 
-# Areas in pixels that Qwen3-VL publishes; used where a checkpoint gives none.
+# Picture areas in pixels from Qwen3-VL's published config; used if a checkpoint gives none.
 _MIN_PIXELS, _MAX_PIXELS = 65_536, 16_777_216
 
 
 @dataclass(frozen=True, slots=True)
 class VisionConfig:
-    """Shape of the vision encoder. `deepstack_layers` are 0-based: tapped after that layer."""
+    """Shape of the vision encoder. DeepStack takes the outputs of `deepstack_layers`, from 0."""
 
     depth: int
     hidden_size: int
@@ -28,9 +28,9 @@ class VisionConfig:
     intermediate_size: int
     patch_size: int  # pixels
     temporal_patch_size: int  # frames
-    merge_size: int  # patches along each side that become one token
+    merge_size: int  # merge_size × merge_size patches become one token
     in_channels: int
-    num_position_embeddings: int  # a square grid, stretched over the image
+    num_position_embeddings: int  # a square grid, interpolated to the size of each image
     out_hidden_size: int
     deepstack_layers: tuple[int, ...]
     hidden_act: Literal["gelu_pytorch_tanh"] = "gelu_pytorch_tanh"
@@ -45,7 +45,7 @@ class VisionConfig:
 
 @dataclass(frozen=True, slots=True)
 class TextConfig:
-    """Shape of the text model. `mrope_section` sums to `head_dim` / 2: time, height, width."""
+    """Shape of the text model. `mrope_section` (time, height, width) sums to `head_dim` / 2."""
 
     num_layers: int
     hidden_size: int
@@ -65,7 +65,7 @@ class TextConfig:
 
 @dataclass(frozen=True, slots=True)
 class PreprocessorConfig:
-    """Limits of an image's area in pixels, and the mean and deviation of its channels."""
+    """Limits of an image's area in pixels; mean and standard deviation of its channels."""
 
     min_pixels: int = _MIN_PIXELS
     max_pixels: int = _MAX_PIXELS
@@ -75,7 +75,7 @@ class PreprocessorConfig:
 
 @dataclass(frozen=True, slots=True)
 class GenerationDefaults:
-    """How the model's authors sample from it. Neutral values where they say nothing."""
+    """The checkpoint's sampling parameters; neutral values for those it does not set."""
 
     do_sample: bool = False
     temperature: float = 1.0
@@ -99,7 +99,7 @@ class GenerationDefaults:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """All that config.json and its neighbours say. `name` is for people, not an id."""
+    """The configuration of a checkpoint. `name` is for display; it is not unique."""
 
     vision: VisionConfig
     text: TextConfig
@@ -148,7 +148,7 @@ def load_config(folder: Path | str) -> ModelConfig:
 
 
 def load_generation_defaults(folder: Path | str) -> GenerationDefaults:
-    """Reads generation_config.json; neutral defaults where there is none.
+    """Reads generation_config.json; returns neutral defaults if the file is missing.
 
     Raises CheckpointError: the file is damaged or a value is out of range.
     """
@@ -199,7 +199,7 @@ def _text(root: Fields) -> TextConfig:
     num_kv_heads = section.integer("num_key_value_heads", default=num_heads)
     if num_heads % num_kv_heads:
         raise section.error(f"{num_heads} query heads do not divide into {num_kv_heads} KV heads")
-    # The top level counts, as in transformers; older files have it in text_config only.
+    # The top level wins, as in transformers; older files have the key in text_config only.
     tied = root if root.has("tie_word_embeddings") else section
     return TextConfig(
         num_layers=section.integer("num_hidden_layers"),
@@ -255,7 +255,7 @@ def _preprocessor(folder: Path, vision: VisionConfig) -> PreprocessorConfig:
     section: Fields | None = None
     if path.is_file():
         section = Fields.read(path)
-    elif (folder / "processor_config.json").is_file():  # transformers 5 nests it there
+    elif (folder / "processor_config.json").is_file():  # transformers 5 writes it there
         processor = Fields.read(folder / "processor_config.json")
         if processor.has("image_processor"):
             section = processor.section("image_processor")
@@ -271,7 +271,7 @@ def _preprocessor(folder: Path, vision: VisionConfig) -> PreprocessorConfig:
     size = section.section("size") if section.has("size") else section
     low = size.integer("shortest_edge", default=_MIN_PIXELS)
     high = size.integer("longest_edge", default=_MAX_PIXELS)
-    low = section.integer("min_pixels", default=low)  # wins over size, as in transformers
+    low = section.integer("min_pixels", default=low)  # overrides size, as in transformers
     high = section.integer("max_pixels", default=high)
     if low > high:
         raise section.error(f"min_pixels {low} is above max_pixels {high}")
@@ -285,7 +285,7 @@ def _preprocessor(folder: Path, vision: VisionConfig) -> PreprocessorConfig:
 
 
 def _name(folder: Path) -> str:
-    """The folder's name, or the repository's inside a Hugging Face cache."""
+    """The folder's name; in a Hugging Face cache, the repository's name."""
     path = folder.resolve()
     if path.parent.name == "snapshots" and path.parent.parent.name.startswith("models--"):
         return path.parent.parent.name.split("--")[-1]

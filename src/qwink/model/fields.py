@@ -1,4 +1,4 @@
-"""One JSON object of a checkpoint, read key by key with errors that name the file and the key."""
+"""Reads JSON objects of a checkpoint; errors name the file and the key."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _LFS_POINTER = b"version https://git-lfs"
 
 
 def is_lfs_pointer(start: bytes) -> bool:
-    """Whether a file that starts with `start` is a Git-LFS pointer instead of the file itself."""
+    """Whether a file that begins with the bytes `start` is a Git-LFS pointer."""
     return start.startswith(_LFS_POINTER)
 
 
 class Fields:
-    """A JSON object at `path`, of which `prefix` says where it sits inside the file."""
+    """A JSON object in the file `path`; `prefix` is its key path in the file, for errors."""
 
     def __init__(self, values: dict[str, Any], path: Path, prefix: str = "") -> None:
         self.values, self.path, self.prefix = values, path, prefix
 
     @classmethod
     def read(cls, path: Path) -> Fields:
-        """The file's top-level object. Raises CheckpointError: missing, or no JSON object."""
+        """The file's top-level object. Raises CheckpointError: no file, or no JSON object in it."""
         try:
             data = path.read_bytes()
         except OSError as error:
             reason = "missing" if isinstance(error, FileNotFoundError) else error.strerror
-            raise CheckpointError(f"{path}: {reason}; expected a checkpoint's file here") from None
+            raise CheckpointError(f"{path}: {reason}; a checkpoint must have this file") from None
         if is_lfs_pointer(data):
             raise CheckpointError(f"{path}: a Git-LFS pointer, not the file; run 'git lfs pull'")
         try:
@@ -43,15 +43,15 @@ class Fields:
         return cls(values, path)
 
     def error(self, message: str) -> CheckpointError:
-        """A CheckpointError about this file, for the caller to raise."""
+        """A CheckpointError that names this file; the caller raises it."""
         return CheckpointError(f"{self.path}: {message}")
 
     def has(self, key: str) -> bool:
-        """Whether the key is there and not null."""
+        """Whether the key exists and is not null."""
         return self.values.get(key) is not None
 
     def section(self, key: str) -> Fields:
-        """The object under `key`. Raises CheckpointError, like every reader below."""
+        """The object at `key`. This and all readers below raise CheckpointError."""
         value = self._get(key, None)
         if not isinstance(value, dict):
             raise self._wrong(key, "an object", value)
@@ -79,7 +79,7 @@ class Fields:
         return value
 
     def choice(self, key: str, only: _Choice, *, default: str | None = None) -> _Choice:
-        """The text `only`; anything else is not supported."""
+        """The string `only`; other values are not supported."""
         value = self._get(key, default)
         if value != only:
             raise self._wrong(key, repr(only), value)
@@ -102,7 +102,7 @@ class Fields:
         return float(value[0]), float(value[1]), float(value[2])
 
     def token_ids(self, key: str) -> tuple[int, ...]:
-        """One token id or a list of them; empty where there is none."""
+        """One token id or a list of token ids; empty if the key is missing."""
         if not self.has(key):
             return ()
         if _is_integer(self.values[key]):

@@ -1,4 +1,4 @@
-"""The patch embedding, made to take pixels as they are: bytes, each frame once."""
+"""Folds preprocessing into the patch embedding, so that it takes uint8 pixels of one frame."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def fold_patch_embedding(
 ) -> tuple[Float, Float]:
     """Fold (x / 255 - mean) / std and the repeated frame into the convolution.
 
-    weight [D, 3, T, patch, patch] → [D, 3·patch²] for uint8 pixels; exact up to rounding.
-    A still image is its own second frame, so the frames' weights add up.
+    weight [D, 3, T, patch, patch], bias [D] → weight [D, 3·patch²] and bias [D] for uint8 pixels;
+    exact up to rounding. Preprocessing repeats a still image as all T frames, so the weights of
+    the frames can be added.
     """
     mean = np.asarray(preprocessor.image_mean, np.float64)[:, None, None]
     std = np.asarray(preprocessor.image_std, np.float64)[:, None, None]

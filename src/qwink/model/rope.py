@@ -1,9 +1,9 @@
-"""Positions: M-RoPE of the text model, 2-D RoPE and learned positions of the vision encoder.
+"""Positions: M-RoPE of the text model; 2-D RoPE and learned positions of the vision encoder.
 
 Follows `models/qwen3_vl` of Transformers; M-RoPE was introduced with Qwen2-VL (Wang et al., 2024,
 arXiv:2409.12191), its interleaved layout with Qwen3-VL. RoPE itself: Su et al., 2021,
-arXiv:2104.09864. All tables are float32 and hold one angle per pair of dimensions: engines that
-rotate halves repeat them.
+arXiv:2104.09864. All tables are float32 with one angle per pair of dimensions; an engine that
+needs one per dimension repeats them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ Floats = NDArray[np.float32]
 def mrope_positions(
     num_tokens: int, spans: Sequence[ImageSpan], merge_size: int = 2
 ) -> tuple[NDArray[np.int64], int]:
-    """Time, height and width position of each token: ([3, S], position of the next token).
+    """Time, height and width positions of the tokens [3, S], and the position after the last.
 
-    Text advances all three together. An image's tokens lie on its merged grid, counted from where
-    the text stopped; the text after it goes on past the grid's longer side (`get_rope_index`).
-    Raises PromptError for spans out of order, out of range, or of a length unlike their grid.
+    A text token increases all three positions by one. The positions of an image's tokens are their
+    coordinates in the merged grid, added to the position after the preceding text. The text after
+    an image begins at the image's first position plus the longer side of the grid
+    (`get_rope_index` in Transformers). Raises PromptError for spans that are out of order, out of
+    range, or do not have as many tokens as their grid.
     """
     pieces: list[NDArray[np.int64]] = []
     token = position = 0
@@ -57,7 +59,7 @@ def _text(start: int, length: int) -> NDArray[np.int64]:
 
 
 def _inverse_frequencies(dim: int, theta: float) -> Floats:
-    # The power is taken in float32, as the reference does.
+    # The reference computes the power in float32.
     exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
     powers: Floats = np.power(np.float32(theta), exponents)
     return np.float32(1.0) / powers
@@ -68,9 +70,10 @@ def rope_table(
 ) -> tuple[Floats, Floats]:
     """Cosines and sines of the text model, [S, head_dim / 2] each, for positions [3, S].
 
-    Interleaved M-RoPE: frequency i turns with height where i % 3 = 1 and with width where
-    i % 3 = 2, as far as `sections` (time, height, width; [24, 20, 20] in Qwen3-VL) reach, else
-    with time. Raises CheckpointError when the sections do not add up to head_dim / 2.
+    Interleaved M-RoPE: frequency i uses the height position if i % 3 = 1 and i < 3 · sections[1],
+    the width position if i % 3 = 2 and i < 3 · sections[2], else the time position. `sections` is
+    (time, height, width), [24, 20, 20] in Qwen3-VL. Raises CheckpointError if the sections do not
+    add up to head_dim / 2.
     """
     if len(sections) != 3 or sum(sections) != head_dim // 2:
         raise CheckpointError(
@@ -85,7 +88,7 @@ def rope_table(
 
 
 def vision_positions(grid: Grid, merge_size: int = 2) -> NDArray[np.int64]:
-    """Row and column of each patch, [P, 2], in merge order: block by block, within it by row."""
+    """Row and column of each patch, [P, 2], in merge order: block by block, row by row in each."""
     blocks = (grid.h // merge_size, merge_size, grid.w // merge_size, merge_size)
     rows, columns = np.indices((grid.h, grid.w), dtype=np.int64)
     frame = np.stack([x.reshape(blocks).transpose(0, 2, 1, 3).ravel() for x in (rows, columns)], 1)
@@ -97,7 +100,7 @@ def vision_rope(
 ) -> tuple[Floats, Floats]:
     """Cosines and sines of the vision encoder, [P, head_dim / 2] each, patches in merge order.
 
-    The first half of the frequencies turns with the row, the second with the column
+    The first half of the frequencies uses the row, the second half the column
     (`Qwen3VLVisionRotaryEmbedding`).
     """
     frequencies = _inverse_frequencies(head_dim // 2, theta)
@@ -109,9 +112,9 @@ def vision_rope(
 def interpolate_positions(table: Floats, grid: Grid, merge_size: int = 2) -> Floats:
     """Learned positions [n * n, D] resampled to the grid: [P, D], patches in merge order.
 
-    Bilinear with aligned corners, as Transformers' `get_vision_interpolation_indices_and_weights`:
-    the first and last patch of an axis take the table's first and last entry.
-    Raises CheckpointError when the table is not square.
+    Bilinear with aligned corners: the first and last patch of an axis take the table's first and
+    last entry, as in Transformers' `get_vision_interpolation_indices_and_weights`.
+    Raises CheckpointError if the table is not square.
     """
     side = round(table.shape[0] ** 0.5)
     if side * side != table.shape[0]:
@@ -131,7 +134,7 @@ def interpolate_positions(table: Floats, grid: Grid, merge_size: int = 2) -> Flo
 def _taps(
     index: NDArray[np.int64], size: int, side: int
 ) -> tuple[tuple[NDArray[np.int64], Floats], tuple[NDArray[np.int64], Floats]]:
-    """The two table entries each index lies between, with their weights."""
+    """The two table entries to interpolate between, with their weights, for each index."""
     source = index.astype(np.float32) * np.float32(side - 1) / np.float32(max(size - 1, 1))
     low = np.floor(source).astype(np.int64)
     fraction = source - low.astype(np.float32)

@@ -1,7 +1,8 @@
-"""One safetensors file, mapped.
+"""Reads a safetensors file by memory map.
 
-It is an 8-byte length, a JSON header of names, types, shapes and byte ranges, then the bytes.
-Parsed here, since the library has no way to hand out bfloat16 without PyTorch or ml_dtypes.
+The format: an 8-byte length, a JSON header of names, types, shapes and byte ranges, the data.
+The safetensors library cannot return bfloat16 without PyTorch or ml_dtypes, so this module
+parses the header.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from numpy.typing import NDArray
 from qwink.errors import CheckpointError
 from qwink.model.fields import is_lfs_pointer
 
-MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+MAX_HEADER_BYTES = 100_000_000  # the limit in the format's specification
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one tensor lies: `start` in bytes from the start of the file."""
+    """The location of one tensor; `start` is in bytes from the start of the file."""
 
     file: SafetensorsFile
     dtype: str
@@ -35,7 +36,7 @@ class Entry:
 
 
 class SafetensorsFile:
-    """Raises CheckpointError for a file that is empty, unreadable, cut short or no such file."""
+    """A mapped file. Raises CheckpointError if it is missing, unreadable, truncated or damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +50,7 @@ class SafetensorsFile:
         self.entries = dict(self._entries())
 
     def forget(self, start: int, num_bytes: int) -> None:
-        """Tell the system that these pages need not stay in memory."""
+        """Let the system drop these pages from memory."""
         mapped = self.bytes._mmap  # type: ignore[attr-defined]
         page = mmap.PAGESIZE
         first, last = -(-start // page) * page, (start + num_bytes) // page * page
@@ -78,7 +79,9 @@ class SafetensorsFile:
                 dtype, start = str(value["dtype"]), 8 + len(self.header_bytes) + begin
                 if not 0 <= begin <= end or min(shape, default=0) < 0:
                     raise ValueError(name)
-                item_bytes = {"BF16": 2, "F16": 2, "F32": 4}.get(dtype)  # others are not read
+                item_bytes = {"BF16": 2, "F16": 2, "F32": 4}.get(
+                    dtype
+                )  # other types are not read, so their sizes are not checked
                 if item_bytes and math.prod(shape) * item_bytes != end - begin:
                     raise ValueError(name)
                 if start + end - begin > self.bytes.size:

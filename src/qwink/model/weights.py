@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint: safetensors files, one or several, read by memory map."""
+"""Reads the tensors of a checkpoint from one or several safetensors files, by memory map."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from qwink.model.safetensors import Entry, SafetensorsFile
 
 Dtype = Literal["BF16", "F16", "F32"]
 
-# How each type's bits are held: bfloat16 as bare bits, since NumPy does not know it.
+# NumPy types for the stored values. NumPy has no bfloat16, so its bits are read as uint16.
 _STORED: dict[Dtype, str] = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SAMPLE_BYTES = 16 * 1024
 
 
 class Rows:
-    """The rows of a matrix [N, K], widened to float32 as slices are taken."""
+    """A matrix [N, K] in storage; slices of rows are converted to float32 when they are taken."""
 
     dtype = np.dtype(np.float32)
 
@@ -42,10 +42,10 @@ class Rows:
 
 
 def widen(raw: NDArray[Any]) -> NDArray[np.float32]:
-    """Stored values as a new float32 array; uint16 is taken for bfloat16. Exact."""
+    """Stored values as a new float32 array, exactly; uint16 holds bfloat16."""
     values = np.empty(raw.shape, np.float32)
     if raw.dtype == np.uint16:
-        # bfloat16 is the upper half of a float32. NumPy shifts in small blocks: no copy.
+        # bfloat16 is the upper half of a float32. NumPy converts in small blocks, without a copy.
         np.left_shift(raw, 16, out=values.view(np.uint32), dtype=np.uint32)
     else:
         values[...] = raw
@@ -53,9 +53,9 @@ def widen(raw: NDArray[Any]) -> NDArray[np.float32]:
 
 
 class Weights:
-    """The tensors of a checkpoint folder, under the names Qwen3-VL publishes.
+    """The tensors of a checkpoint folder, under the names of Qwen3-VL's published checkpoints.
 
-    Usable as a context manager; arrays from `read_raw` stay valid after closing.
+    Use it as a context manager. Arrays from `read_raw` stay valid after closing.
     Raises CheckpointError: no weights, a missing shard, or a damaged file.
     """
 
@@ -83,12 +83,12 @@ class Weights:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the files. Arrays already handed out stay valid."""
+        """Release the files. Arrays that were returned stay valid."""
         self._entries = {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All tensors, sorted."""
+        """The names of all tensors, sorted."""
         return tuple(sorted(self._entries))
 
     @property
@@ -101,7 +101,7 @@ class Weights:
         return self._entry(name).shape
 
     def dtype(self, name: str) -> Dtype:
-        """How it is stored. Raises CheckpointError: no such tensor, or neither of the three."""
+        """The stored type. Raises CheckpointError: no such tensor, or an unsupported type."""
         entry = self._entry(name)
         for known in _STORED:
             if entry.dtype == known:
@@ -112,13 +112,13 @@ class Weights:
         )
 
     def read_raw(self, name: str) -> tuple[NDArray[Any], Dtype]:
-        """The stored bits, mapped, read-only: uint16 for BF16, else float16 or float32."""
+        """The stored values as a read-only map: uint16 for BF16, else float16 or float32."""
         entry, dtype = self._entry(name), self.dtype(name)
         data = entry.file.bytes[entry.start : entry.start + entry.num_bytes]
         return data.view(_STORED[dtype]).reshape(entry.shape), dtype
 
     def read(self, name: str) -> NDArray[np.float32]:
-        """The tensor as a new float32 array; exact for all three types."""
+        """The tensor as a new float32 array. The conversion is exact for all three types."""
         raw, _ = self.read_raw(name)
         values = widen(raw)
         entry = self._entry(name)
@@ -126,11 +126,11 @@ class Weights:
         return values
 
     def rows(self, name: str) -> Rows:
-        """The rows of a matrix, each read when it is asked for."""
+        """A matrix whose rows are read when they are indexed."""
         return Rows(self.read_raw(name)[0])
 
     def check(self, config: ModelConfig) -> None:
-        """Raises CheckpointError unless every tensor `config` needs is here and fits."""
+        """Raises CheckpointError for a needed tensor that is missing, quantised or misshapen."""
         for name, shape in expected_tensors(config).items():
             if name not in self._entries:
                 raise CheckpointError(f"{self.folder}: {name} {list(shape)} is missing")
@@ -148,7 +148,7 @@ class Weights:
 
 
 def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Published name and shape of every tensor a checkpoint of this shape must have."""
+    """Name and shape of every tensor that a checkpoint with this configuration must have."""
     vision, text = config.vision, config.text
     shapes: dict[str, tuple[int, ...]] = {}
 
@@ -169,7 +169,7 @@ def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         affine(f"{block}.mlp.linear_fc2", hidden, inner)
     merged = hidden * vision.merge_size**2
     mergers = {"model.visual.merger": hidden}
-    # DeepStack's mergers normalise after merging, the last one before.
+    # The DeepStack mergers normalise after merging; the final merger normalises before it.
     for index in range(len(vision.deepstack_layers)):
         mergers[f"model.visual.deepstack_merger_list.{index}"] = merged
     for merger, norm_size in mergers.items():
@@ -205,18 +205,18 @@ def expected_tensors(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def fingerprint(folder: Path | str) -> str:
-    """A stable id of a checkpoint, 64 hex digits, without reading gigabytes.
+    """A stable id of a checkpoint, 64 hex digits, which does not read all of the weights.
 
     SHA-256 over config.json and the other small files (preprocessor, tokenizer, chat template,
-    generation defaults), and of each weight file its name, size, header and the first 16 KiB of
-    every tensor. A change elsewhere in a tensor goes unnoticed, but a retrained or merged
-    checkpoint changes tensors throughout. Raises CheckpointError as Weights does.
+    generation defaults), and over the name, size and header of each weight file and the first
+    16 KiB of every tensor. A change further inside a tensor is not detected; retraining and
+    merging change tensors throughout. Raises CheckpointError as Weights does.
     """
     folder = Path(folder)
     digest = hashlib.sha256()
 
     def add(data: bytes) -> None:
-        digest.update(len(data).to_bytes(8, "little") + data)  # so that parts cannot run together
+        digest.update(len(data).to_bytes(8, "little") + data)  # the length separates the parts
 
     Fields.read(folder / "config.json")
     for name in COPIED_FILES:
@@ -235,7 +235,7 @@ def fingerprint(folder: Path | str) -> str:
 
 
 def _weight_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """The weight files, and which tensor the index says is in which (empty without one)."""
+    """The weight files, and the index: tensor name to file name (empty without an index)."""
     if (folder / _SINGLE).is_file():
         return [folder / _SINGLE], {}
     if not (folder / _INDEX).is_file():
@@ -245,7 +245,7 @@ def _weight_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
     index = Fields.read(folder / _INDEX)
     weight_map = index.section("weight_map").values
     for name in weight_map.values():
-        # A name from a downloaded file must not lead out of the folder.
+        # The index is a downloaded file: its names must not lead out of the folder.
         if not isinstance(name, str) or not name or Path(name).name != name or "\\" in name:
             raise index.error(f"weight_map names {name!r}; expected a file name")
     paths = [folder / name for name in sorted(set(weight_map.values()))]
@@ -256,7 +256,7 @@ def _weight_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
 
 
 def _published_name(name: str) -> str:
-    """The published spelling of a name that may have the older one."""
+    """The published name of a tensor, for a name in the published or the older spelling."""
     if name.startswith("visual."):
         return f"model.{name}"
     if name.startswith(("model.layers.", "model.embed_tokens.", "model.norm.")):

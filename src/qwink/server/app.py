@@ -1,4 +1,4 @@
-"""The app: a model, options and the routes between them. No state outside of it."""
+"""Builds the FastAPI app: routes, middleware and error handlers."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from qwink import __version__
 from qwink.errors import QwinkError
 from qwink.runtime.vlm import VLM
 from qwink.server.auth import Guard
-from qwink.server.budgets import Pace, budget_routes
+from qwink.server.budgets import TokenTimes, budget_routes
 from qwink.server.chat import chat_routes
 from qwink.server.docs import HEADERS, docs_page
 from qwink.server.failures import Failure, as_failure
 from qwink.server.images import image_routes
 from qwink.server.limits import BodyLimit
-from qwink.server.logs import Access
+from qwink.server.logs import AccessLog
 from qwink.server.options import ServerOptions
 from qwink.server.page import STATIC, Page
 from qwink.server.schema import ChatRequest
-from qwink.server.service import Service
+from qwink.server.service import ModelService
 
 
 def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = None) -> FastAPI:
-    """An app that serves a model and closes it in the end.
+    """An app that serves `model` and closes it at shutdown.
 
-    Given a function, it loads the model with it in the background; until then /ready says 503.
-    `app.state.service` is the Service behind it.
+    If `model` is a function, a background thread calls it to load the model; /ready answers 503
+    until the model is loaded. `app.state.service` is the ModelService behind the routes.
     """
     options = options or ServerOptions()
-    service = Service(model if callable(model) else lambda: model, options)
+    service = ModelService(model if callable(model) else lambda: model, options)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -50,19 +50,19 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
         version=__version__,
         description="Answers questions about images.",
         lifespan=lifespan,
-        docs_url=None,  # they load scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from a CDN; docs_page does not
         redoc_url=None,
     )
     app.state.service = service
-    pace = Pace()
-    app.include_router(chat_routes(service, pace))
-    app.include_router(budget_routes(service, pace))
+    token_times = TokenTimes()
+    app.include_router(chat_routes(service, token_times))
+    app.include_router(budget_routes(service, token_times))
     app.include_router(image_routes(service))
     _add_status_routes(app, service)
     _add_pages(app)
     _add_errors(app, service)
     _add_schemas(app)
-    # The last one added is the outermost.
+    # Starlette runs the middleware added last first.
     app.add_middleware(BodyLimit, options=options)
     app.add_middleware(Guard, options=options)
     if options.allow_origin:
@@ -74,35 +74,35 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
             expose_headers=["X-Request-ID", "Retry-After"],
         )
     paths = frozenset(str(path) for path in app.openapi()["paths"])
-    app.add_middleware(Access, metrics=service.metrics, paths=paths)
+    app.add_middleware(AccessLog, metrics=service.metrics, paths=paths)
     return app
 
 
-def _add_status_routes(app: FastAPI, service: Service) -> None:
+def _add_status_routes(app: FastAPI, service: ModelService) -> None:
     @app.get("/v1/models", summary="List the models")
     async def models() -> dict[str, Any]:
-        """What can be given as `model`."""
+        """The names that a request may give as `model`."""
         made = {"object": "model", "created": 0, "owned_by": "qwink"}
         return {"object": "list", "data": [{"id": name} | made for name in service.model_names]}
 
-    @app.get("/health", summary="Ask whether the server lives")
+    @app.get("/health", summary="Check that the server is alive")
     async def health() -> Response:
-        """200, or 503 when the engine has stopped."""
+        """200, or 503 if the engine has stopped."""
         if not service.alive:
             raise Failure(503, "the engine has stopped", "engine_stopped")
         return JSONResponse({"status": "ok"})
 
-    @app.get("/ready", summary="Ask whether the server can answer")
+    @app.get("/ready", summary="Check that the server can answer")
     async def ready(http: Request) -> Response:
-        """200, or 503 while the model is loading and when the server is shutting down. With
-        `?wait=30`, the answer comes as soon as the model is there, at most so many seconds later.
+        """200, or 503 while the model is loading and while the server is shutting down. With
+        `?wait=30`, the response comes as soon as the model is loaded, after at most 30 seconds.
         """
         await service.until_loaded(_seconds(http.query_params.get("wait", "0")))
         return JSONResponse({"status": "ready", "model": service.vlm.name})
 
     @app.get("/metrics", summary="Read the metrics")
     async def metrics() -> Response:
-        """In the text format of Prometheus."""
+        """Metrics in the text format of Prometheus."""
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(service.metrics.text(), media_type=kind)
 
@@ -129,8 +129,8 @@ def _add_pages(app: FastAPI) -> None:
     app.mount("/static", files, name="static")
 
 
-def _add_errors(app: FastAPI, service: Service) -> None:
-    """All errors in OpenAI's shape."""
+def _add_errors(app: FastAPI, service: ModelService) -> None:
+    """Turn all errors into OpenAI's error object."""
 
     async def known(_: Request, error: Exception) -> Response:
         failure = as_failure(error, service.retry_after)
@@ -147,7 +147,7 @@ def _add_errors(app: FastAPI, service: Service) -> None:
 
 
 def _add_schemas(app: FastAPI) -> None:
-    """Requests are parsed by hand, for their errors; so their schema is added by hand, too."""
+    """Add ChatRequest to the document; FastAPI omits it, since `chat.parse` reads the body."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

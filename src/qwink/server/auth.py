@@ -1,4 +1,7 @@
-"""Who may ask: API keys, and without any, only pages and programs that mean this server."""
+"""Access control: API keys, or without keys the Host and Origin checks.
+
+Without keys, requests from web pages of other sites are refused.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Keys:
-    """The keys that open the server; as digests, so that all have one length."""
+    """The valid API keys. Stored as SHA-256 digests, so that all comparisons have one length."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self._digests = [_digest(key.encode()) for key in keys]
@@ -28,7 +31,7 @@ class Keys:
         return bool(self._digests)
 
     def accept(self, key: bytes) -> bool:
-        """In a time that depends on no key: all are compared, each in constant time."""
+        """Whether `key` is valid. Takes the same time for all keys, against timing attacks."""
         digest, found = _digest(key), False
         for known in self._digests:
             found |= hmac.compare_digest(digest, known)
@@ -36,14 +39,18 @@ class Keys:
 
 
 class Guard:
-    """Refuses requests without a key, or, where there are no keys, those a foreign page makes."""
+    """Middleware that refuses requests without a valid key.
+
+    On a server without keys, it refuses requests made by web pages of other sites.
+    """
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app = app
         self._keys = Keys(options.api_keys)
         self._open = _OPEN + (("/metrics",) if options.open_metrics else ())
         self._origins = options.allow_origin
-        # A page whose name was pointed at 127.0.0.1 (DNS rebinding) comes with that name as Host.
+        # DNS rebinding: a foreign page points its own host name at 127.0.0.1. Its requests then
+        # carry that name as Host, so only known names are accepted.
         allowed = (*_LOOPBACK, *(name.lower() for name in options.allow_host))
         self._hosts = allowed if options.host in _LOOPBACK else ()
 
@@ -69,14 +76,14 @@ class Guard:
     def _foreign(self, headers: Headers, method: str) -> Failure | None:
         host = headers.get("host", "")
         if self._hosts and _hostname(host) not in self._hosts:
-            message = "this server does not go by that name; see --allow-host"
+            message = "this host name is not allowed; see --allow-host"
             return Failure(403, message, "host_not_allowed")
         origin = headers.get("origin")
         if method in ("GET", "HEAD", "OPTIONS") or origin is None:
             return None
         if _host_of(origin) == host or origin in self._origins or "*" in self._origins:
             return None
-        message = "pages of that site may not use this server; see --allow-origin"
+        message = "web pages of this origin are not allowed; see --allow-origin"
         return Failure(403, message, "origin_not_allowed")
 
 

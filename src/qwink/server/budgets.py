@@ -1,4 +1,4 @@
-"""GET /v1/budgets: what pictures may cost here, in tokens and, as this server measured, in time."""
+"""GET /v1/budgets: limits of picture sizes, and the measured time per token of each stage."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ from typing import Any
 from fastapi import APIRouter
 
 from qwink.inputs.budget import TOKEN_PIXELS, choose_budget
-from qwink.server.service import Service
+from qwink.server.service import ModelService
 from qwink.types import TASKS, Result
 
-_MEMORY = 0.8  # of earlier answers, at each new one: the last five make up two thirds
+_DECAY = 0.8  # weight of earlier answers at each new one: the last five count for two thirds
 
 
-class _Rate:
-    """Milliseconds a token, over recent answers; longer ones count for more."""
+class _MovingAverage:
+    """Milliseconds per token over recent answers, weighted by their number of tokens."""
 
     def __init__(self) -> None:
         self._ms = self._tokens = 0.0
 
     def add(self, ms: float, tokens: int) -> None:
         if ms > 0 and tokens > 0:
-            self._ms = self._ms * _MEMORY + ms
-            self._tokens = self._tokens * _MEMORY + tokens
+            self._ms = self._ms * _DECAY + ms
+            self._tokens = self._tokens * _DECAY + tokens
 
     def __call__(self) -> float | None:
         return round(self._ms / self._tokens, 3) if self._tokens else None
 
 
-class Pace:
-    """How long the stages that grow with tokens took of late."""
+class TokenTimes:
+    """Recent milliseconds per token of the stages whose time grows with the number of tokens."""
 
     def __init__(self) -> None:
         self.answers = 0
-        self._encode, self._prefill, self._generate = _Rate(), _Rate(), _Rate()
+        self._encode = _MovingAverage()
+        self._prefill = _MovingAverage()
+        self._generate = _MovingAverage()
 
-    def answer(self, result: Result) -> None:
-        """Learn from a whole answer."""
+    def add(self, result: Result) -> None:
+        """Include the timings of a finished answer."""
         self.answers += 1
         timings, usage = result.timings, result.usage
-        # Where much of the prompt was at hand, so were some of its pictures, and nobody says which.
+        # If the cached prefix is longer than all image tokens, it may contain some of the images,
+        # and the number of tokens encoded is unknown.
         if timings.origins.get("encode") == "computed" and usage.cached_tokens < usage.image_tokens:
             self._encode.add(timings.encode_ms, usage.image_tokens)
         self._prefill.add(timings.prefill_ms, usage.prompt_tokens - usage.cached_tokens)
@@ -54,13 +57,14 @@ class Pace:
         }
 
 
-def budget_routes(service: Service, pace: Pace) -> APIRouter:
+def budget_routes(service: ModelService, token_times: TokenTimes) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/v1/budgets", summary="Ask what pictures cost")
+    @router.get("/v1/budgets", summary="Show the limits and costs of pictures")
     async def budgets() -> dict[str, Any]:
-        """Areas of pictures in pixels, for each `task` and at all; `token_pixels` make a token.
-        `ms_per_token` is what this server measured of late, null where it has not yet.
+        """The least and largest picture area in pixels, for each `task` and overall;
+        `token_pixels` pixels make one token. `ms_per_token` is measured on recent answers; a stage
+        that has not run yet is null.
         """
         vlm = service.vlm
         preprocessor = vlm.engine.config.preprocessor
@@ -80,7 +84,7 @@ def budget_routes(service: Service, pace: Pace) -> APIRouter:
             "context": vlm.context,
             "max_tokens": vlm.sampling.max_tokens,
             "max_body_bytes": service.options.max_body,
-            "ms_per_token": pace.document(),
+            "ms_per_token": token_times.document(),
         }
 
     return router

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: a question in, an answer out, whole or as it comes."""
+"""POST /v1/chat/completions: answers a conversation, as one document or as a stream."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from qwink.engine.sampler import validate
 from qwink.errors import DeadlineExceeded, ImageError
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.server.answer import Answer, timings_of
-from qwink.server.budgets import Pace
+from qwink.server.budgets import TokenTimes
+from qwink.server.completion import CompletionFormatter, timings_of
 from qwink.server.failures import Failure, as_failure, invalid
 from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures, image_options, place_of
 from qwink.server.schema import ChatRequest
-from qwink.server.service import Run, Service
-from qwink.server.sse import EventStream
+from qwink.server.service import AnswerEvents, ModelService
+from qwink.server.sse import EventStream, disconnected
 from qwink.types import Result, SamplingParams, TokenLogprob
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ _SAMPLING = [
 ]
 
 
-def chat_routes(service: Service, pace: Pace) -> APIRouter:
+def chat_routes(service: ModelService, token_times: TokenTimes) -> APIRouter:
     router = APIRouter()
     pictures = Pictures(service.options, service.uploads)
     schema = {"$ref": "#/components/schemas/ChatRequest"}
@@ -50,27 +50,30 @@ def chat_routes(service: Service, pace: Pace) -> APIRouter:
         "/v1/chat/completions", summary="Answer a conversation", openapi_extra={"requestBody": body}
     )
     async def complete(http: Request) -> Response:
-        """OpenAI's chat completions, with pictures. With `stream: true` as server-sent events."""
-        exchange = Exchange(service, pictures, pace, http)
+        """OpenAI's chat completions, with pictures. `stream: true` gives server-sent events."""
+        exchange = Exchange(service, pictures, token_times, http)
         return await exchange.respond()
 
     return router
 
 
 class Exchange:
-    """One request and its answer."""
+    """Handles one chat request: checks it, prepares its pictures, and responds."""
 
-    def __init__(self, service: Service, pictures: Pictures, pace: Pace, http: Request) -> None:
-        self._service, self._pictures, self._pace, self._http = service, pictures, pace, http
+    def __init__(
+        self, service: ModelService, pictures: Pictures, token_times: TokenTimes, http: Request
+    ) -> None:
+        self._service, self._pictures, self._http = service, pictures, http
+        self._token_times = token_times
         self._record: Record = record_of(http.scope)
         self._watch = Stopwatch()
         self._deadline = time.monotonic() + service.options.request_timeout
 
     async def respond(self) -> Response:
-        """Raises Failure for whatever is wrong before the answer's first byte."""
+        """The response. Raises Failure for every error before the response's first byte."""
         service = self._service
         vlm = service.vlm
-        # Also keeps foreign pages out: a form cannot send this type.
+        # This check also stops foreign pages: an HTML form cannot send this type.
         kind = self._http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             message = "the body must be JSON; send Content-Type: application/json"
@@ -82,11 +85,11 @@ class Exchange:
             "stream": bool(request.stream),
         }
         if request.model not in service.model_names:
-            message = f"no such model here; there is {', '.join(service.model_names)}"
+            message = f"unknown model; this server has {', '.join(service.model_names)}"
             raise Failure(404, message, "model_not_found", "model")
         sampling = sampling_of(request, vlm.sampling)
         options = request.stream_options
-        answer = Answer(
+        formatter = CompletionFormatter(
             request.model,
             vlm.tokenizer,
             bool(request.logprobs),
@@ -101,16 +104,16 @@ class Exchange:
             # The request holds its pictures as text, as large as the body. The question does not.
             del request
             body.release()
-            run = service.run(question, self._note)
+            events = service.submit(question, self._record_result)
             if stream:
                 streaming = True
                 timeout = service.options.send_timeout
-                return EventStream(run, answer, self._record, timeout, self._end)
+                return EventStream(events, formatter, self._record, timeout, self._end)
             try:
-                result, logprobs = await self._while_connected(_collect(run))
+                result, logprobs = await self._while_connected(_collect(events))
             finally:
-                run.close()
-            return JSONResponse(answer.completion(result, logprobs))
+                events.close()
+            return JSONResponse(formatter.completion(result, logprobs))
         finally:
             if not streaming:
                 self._end()
@@ -141,11 +144,11 @@ class Exchange:
                 failure.param = place_of(request, error.index)
             raise failure from None
 
-    def _note(self, result: Result) -> None:
+    def _record_result(self, result: Result) -> None:
         usage = result.usage
-        self._service.metrics.answer(result)
-        self._pace.answer(result)
-        self._service.took(result.timings.total_ms / 1e3)
+        self._service.metrics.count_answer(result)
+        self._token_times.add(result)
+        self._service.record_duration(result.timings.total_ms / 1e3)
         self._record.details |= {
             "finish_reason": result.finish_reason,
             "prompt_tokens": usage.prompt_tokens,
@@ -156,9 +159,9 @@ class Exchange:
         }
 
     async def _while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, which ends when the client hangs up. Raises ClientGone."""
+        """The result of `work`. Cancels it and raises ClientGone if the client disconnects."""
         task = asyncio.ensure_future(work)
-        gone = asyncio.ensure_future(hung_up(self._http))
+        gone = asyncio.ensure_future(disconnected(self._http.receive))
         try:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -177,7 +180,7 @@ async def hung_up(http: Request) -> None:
 
 
 def parse(body: bytes | bytearray) -> ChatRequest:
-    """Raises Failure, naming the field, for the first thing that is wrong."""
+    """The request in `body`. Raises Failure for the first error and names the field."""
     try:
         return ChatRequest.model_validate_json(body)
     except ValidationError as error:
@@ -185,20 +188,20 @@ def parse(body: bytes | bytearray) -> ChatRequest:
 
 
 def sampling_of(request: ChatRequest, defaults: SamplingParams) -> SamplingParams:
-    """What the request says of sampling; for the rest, the model's own."""
+    """The request's sampling parameters; `defaults` fill those it leaves out."""
     given: dict[str, Any] = {name: getattr(request, name) for name in _SAMPLING}
     given["max_tokens"] = request.max_completion_tokens or request.max_tokens
-    given["top_k"] = 0 if request.top_k == -1 else request.top_k  # vLLM's word for all
+    given["top_k"] = 0 if request.top_k == -1 else request.top_k  # vLLM's value for no limit
     given["stop"] = tuple(request.stop) if request.stop is not None else None
     params = replace(defaults, **{key: value for key, value in given.items() if value is not None})
     validate(params)
     return params
 
 
-async def _collect(run: Run) -> tuple[Result, list[TokenLogprob]]:
+async def _collect(events: AnswerEvents) -> tuple[Result, list[TokenLogprob]]:
     logprobs: list[TokenLogprob] = []
     while True:
-        event = await run.next()
+        event = await events.next()
         logprobs += event.logprobs
         if event.result is not None:
             return event.result, logprobs

@@ -1,4 +1,4 @@
-"""/docs: the OpenAPI document as a plain page, which loads nothing from anywhere."""
+"""/docs: the OpenAPI document as one HTML page without scripts or external files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inl
 
 
 def docs_page(openapi: dict[str, Any]) -> str:
-    """HTML of all endpoints and of the models of their requests."""
+    """HTML that lists all endpoints and the schemas of their requests."""
     info = openapi["info"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width'>",
         f"<title>{escape(info['title'])}</title><style>{_STYLE}</style>",
         f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>",
-        "<p>The same for programs: <a href=openapi.json>openapi.json</a></p>",
+        "<p>The same as JSON: <a href=openapi.json>openapi.json</a></p>",
     ]
     for path, methods in openapi["paths"].items():
         for method, operation in methods.items():

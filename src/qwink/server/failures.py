@@ -1,4 +1,4 @@
-"""Errors as clients see them: an HTTP status and OpenAI's error object."""
+"""Maps errors to what clients get: an HTTP status and OpenAI's error object."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from qwink.errors import (
     RequestEnded,
 )
 
-CLIENT_GONE = 499  # nginx's number, for logs and metrics; nobody is there to read it
+CLIENT_GONE = 499  # nginx's status for a client that disconnected; for logs and metrics only
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
 class Failure(Exception):
-    """Why a request is refused or broke off."""
+    """An error to send to the client: a request was refused, or it failed while running."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Failure(Exception):
         self.headers = headers or {}
 
     def document(self) -> dict[str, Any]:
-        """OpenAI's error object."""
+        """The response's JSON: OpenAI's error object."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
         error = {
             "message": self.message,
@@ -66,14 +66,14 @@ def shutting_down() -> Failure:
 def overloaded(retry_after: int) -> Failure:
     return Failure(
         429,
-        f"too many requests are under way; try again in {retry_after} s",
+        f"too many requests are running or waiting; try again in {retry_after} s",
         "overloaded",
         headers={"Retry-After": str(retry_after)},
     )
 
 
 def as_failure(error: BaseException, retry_after: int = 1) -> Failure:
-    """What to tell of an error. Of one that nobody foresaw: nothing."""
+    """The Failure to send for an error. Unexpected exceptions are reported without details."""
     if isinstance(error, Failure):
         return error
     if isinstance(error, Overloaded):
@@ -87,12 +87,12 @@ def as_failure(error: BaseException, retry_after: int = 1) -> Failure:
     if isinstance(error, ImageError | PromptError | OptionError):
         return Failure(400, str(error), _code(error), _param(error))
     if isinstance(error, QwinkError):
-        return _final(500, "the server cannot answer; its log says why", "server_error")
-    return _final(500, "something went wrong in the server", "internal_error")
+        return _final(500, "the server cannot answer; its log gives the reason", "server_error")
+    return _final(500, "internal error; the server's log gives the reason", "internal_error")
 
 
 def invalid(error: ValidationError) -> Failure:
-    """The first thing wrong with a request's JSON. Values are never repeated."""
+    """A Failure for the first error in a request's JSON. It never quotes the request's values."""
     first = error.errors(include_url=False, include_input=False)[0]
     param = param_of(first["loc"])
     if first["type"] == "json_invalid":
@@ -100,21 +100,21 @@ def invalid(error: ValidationError) -> Failure:
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, Failure):
         param = cause.param or param
-        about = cause.message if param in cause.message else f"{param}: {cause.message}"
-        return Failure(cause.status, about, cause.code, param or None)
+        message = cause.message if param in cause.message else f"{param}: {cause.message}"
+        return Failure(cause.status, message, cause.code, param or None)
     if first["type"] == "extra_forbidden":
         return Failure(400, f"unknown field {param}; leave it out", "unknown_field", param)
     if first["type"] == "missing":
         return Failure(400, f"{param} is missing", "missing_field", param)
-    said = str(cause) if cause is not None else first["msg"]
-    message = f"{param}: {said}" if param else said
+    reason = str(cause) if cause is not None else first["msg"]
+    message = f"{param}: {reason}" if param else reason
     return Failure(400, message, "invalid_value", param or None)
 
 
-def param_of(place: tuple[int | str, ...]) -> str:
-    """("messages", 0, "content") is messages[0].content."""
+def param_of(location: tuple[int | str, ...]) -> str:
+    """The path of a field: ("messages", 0, "content") gives "messages[0].content"."""
     path = ""
-    for step in place:
+    for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return path
 
@@ -128,7 +128,7 @@ def _ended(error: RequestEnded) -> Failure:
 
 
 def _final(status: int, message: str, code: str) -> Failure:
-    # OpenAI's clients try again after a 5xx unless told otherwise.
+    # OpenAI's clients retry after a 5xx unless this header forbids it.
     return Failure(status, message, code, headers={"x-should-retry": "false"})
 
 
@@ -143,6 +143,6 @@ def _code(error: QwinkError) -> str:
 
 
 def _param(error: QwinkError) -> str | None:
-    """Messages on options begin with the option's name."""
+    """The option that an OptionError is about: its messages begin with the option's name."""
     found = re.match(r"([a-z_]+)(?: is |=)", str(error))
     return found[1] if found and isinstance(error, OptionError) else None

@@ -1,4 +1,4 @@
-"""Pictures sent once, to be asked about many times: POST /v1/images, HEAD /v1/images/{key}."""
+"""/v1/images: clients upload a picture once and refer to it in later requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from qwink.server.failures import Failure
 from qwink.server.limits import body_of
-from qwink.server.service import Service
+from qwink.server.service import ModelService
 from qwink.server.uploads import Upload
 
 
-def image_routes(service: Service) -> APIRouter:
+def image_routes(service: ModelService) -> APIRouter:
     router = APIRouter()
     binary = {"schema": {"type": "string", "format": "binary"}}
     form = {"schema": {"type": "object", "properties": {"file": binary["schema"]}}}
@@ -27,27 +27,30 @@ def image_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/images", summary="Upload a picture", openapi_extra={"requestBody": {**body}})
     async def upload(http: Request) -> Response:
-        """The body is the picture's file, or a form whose field `file` is. The answer's `id` goes
-        into `image_url.url`; it is `qwink:sha256:` and the SHA-256 of the file.
+        """The body is the picture's file, or a form with the file in its field `file`. Requests
+        refer to the picture by giving the returned `id` as `image_url.url`. The id is
+        `qwink:sha256:` and the SHA-256 of the file.
         """
         content = await _content(http)
         found = await service.work(service.uploads.add, content)
         return JSONResponse(_document(found))
 
-    @router.get("/v1/images", summary="Ask which pictures are known")
-    async def which(http: Request) -> dict[str, Any]:
-        """Of the pictures in `?id=...&id=...` (ids or hashes), those that can be referred to; no
-        others are named.
+    @router.get("/v1/images", summary="Check which pictures are stored")
+    async def stored(http: Request) -> dict[str, Any]:
+        """The pictures of `?id=...&id=...` (ids or hashes) that are stored. Those that are not
+        stored are left out.
         """
         names = dict.fromkeys(http.query_params.getlist("id"))
         if not names:
-            raise Failure(400, "say which: ?id=..., as often as you like", "missing_field", "id")
+            raise Failure(
+                400, "id is missing; give ?id=..., once for each picture", "missing_field", "id"
+            )
         found = (service.uploads.find(name) for name in names)
         return {"object": "list", "data": [_document(upload) for upload in found if upload]}
 
-    @router.head("/v1/images/{key}", summary="Ask whether a picture is known")
-    async def known(key: str) -> Response:
-        """200 if the picture can be referred to, else 404. `key` is an `id`, or the hash alone."""
+    @router.head("/v1/images/{key}", summary="Check whether a picture is stored")
+    async def is_stored(key: str) -> Response:
+        """200 if the picture is stored, else 404. `key` is an `id`, or the hash alone."""
         upload = service.uploads.find(key)
         return Response(status_code=404 if upload is None else 200)
 
@@ -60,18 +63,20 @@ async def _content(http: Request) -> bytes:
     if kind != "multipart/form-data":
         return body
     try:
-        form = await _InMemory(http.headers, _once(body), max_files=1, max_fields=4).parse()
+        form = await _InMemoryParser(http.headers, _once(body), max_files=1, max_fields=4).parse()
     except (MultiPartException, KeyError) as error:
-        why = getattr(error, "message", "it has no boundary")
-        raise Failure(400, f"the form cannot be read: {why}", "invalid_form") from None
+        reason = getattr(error, "message", "it has no boundary")
+        raise Failure(400, f"the form cannot be read: {reason}", "invalid_form") from None
     file = form.get("file")
     if not isinstance(file, UploadFile):
-        raise Failure(400, "the form has no file; name its field file", "missing_field", "file")
+        raise Failure(
+            400, "the form has no file; send it in the field 'file'", "missing_field", "file"
+        )
     return await file.read()
 
 
-class _InMemory(MultiPartParser):
-    """Does without temporary files: the whole body is in memory already."""
+class _InMemoryParser(MultiPartParser):
+    """Writes no temporary files: the whole body is in memory already."""
 
     spool_max_size = 1 << 40
 

@@ -16,13 +16,13 @@ from qwink.server.logs import record_of, respond
 from qwink.server.options import ServerOptions
 
 HEADER_TIMEOUT_S = 15.0
-_BYTES_PER_SECOND = 32_000  # slowest body that is still waited for
-_BODIES_AT_ONCE = 8  # bodies of the largest size held in memory together
+_BYTES_PER_SECOND = 32_000  # the slowest rate at which a body may arrive
+_BODIES_AT_ONCE = 8  # all bodies in memory may take as much as this many of the largest size
 _KEY = "qwink_body"
 
 
 class ClientGone(Exception):
-    """The client hung up before its request was complete."""
+    """The client disconnected before the response was complete."""
 
 
 class Bodies:
@@ -73,7 +73,10 @@ def body_of(scope: Scope) -> Body:
 
 
 class BodyLimit:
-    """Reads a request's body before the app runs; the app gets it from `body_of`."""
+    """Middleware that reads a whole body, within the limits, before the app gets the request.
+
+    The app gets the body from `body_of`.
+    """
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app, self._max, self._timeout = app, options.max_body, options.body_timeout
@@ -97,17 +100,17 @@ class BodyLimit:
             body.release()
 
     async def _read(self, headers: Headers, receive: Receive, body: Body) -> None:
-        """Fill `body`. Bytes above the limit are read for a while but not kept: a client that is
-        cut off while it sends rarely reads the answer that says why.
+        """Fill `body`. A body that is too large is read up to twice the limit and discarded: a
+        client rarely reads the error if the connection closes while it sends.
         """
         declared = headers.get("content-length", "")
         if (declared.isdecimal() and int(declared) > 2 * self._max) or "expect" in headers:
             self._check(int(declared) if declared.isdecimal() else 0)
         received, start = 0, time.monotonic()
         while True:
-            patience = self._timeout + received / _BYTES_PER_SECOND
+            allowed = self._timeout + received / _BYTES_PER_SECOND
             try:
-                async with asyncio.timeout(start + patience - time.monotonic()):
+                async with asyncio.timeout(start + allowed - time.monotonic()):
                     message = await receive()
             except TimeoutError:
                 raise _Refused(_too_slow()) from None
@@ -142,11 +145,16 @@ def _too_slow() -> Failure:
 
 def _too_many() -> Failure:
     headers = {"Connection": "close", "Retry-After": "5"}
-    return Failure(429, "too many large bodies at once; try again", "overloaded", headers=headers)
+    return Failure(
+        429,
+        "too many large bodies at the same time; try again in 5 s",
+        "overloaded",
+        headers=headers,
+    )
 
 
 class HttpProtocol(H11Protocol):
-    """uvicorn's protocol, which by itself would wait for a request's headers forever."""
+    """uvicorn's protocol with a timeout for request headers, which uvicorn lacks."""
 
     _header_timer: asyncio.TimerHandle | None = None
 

@@ -1,6 +1,6 @@
-"""One JSON line on stderr for each request, and for whatever else is worth a word.
+"""Logs each request, and other events, as one line of JSON on stderr.
 
-No payloads: neither texts, pictures, URLs nor keys. Paths only as routes.
+Logs hold no texts, pictures, URLs or keys. Paths appear only as routes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEY = "qwink"
 
 @dataclass(slots=True)
 class Record:
-    """What is told of one request. `details` are added by whoever knows them."""
+    """What the log line of one request says. Handlers add to `details`."""
 
     request_id: str
     details: dict[str, Any] = field(default_factory=dict)
@@ -37,16 +37,19 @@ class Record:
 
 
 def record_of(scope: Scope) -> Record:
-    """The record of the request at hand."""
+    """The record of the request that `scope` belongs to."""
     record: Record = scope[_KEY]
     return record
 
 
-class Access:
-    """The outermost layer: request ids in and out, one log line, metrics, the last resort."""
+class AccessLog:
+    """The outermost middleware: request ids, the log line and metrics of each request.
+
+    It also turns exceptions that no handler caught into a response.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: frozenset[str]) -> None:
-        """`paths` may be told of a request that was refused before its route was found."""
+        """`paths` are logged for requests that were refused before routing; others are not."""
         self._app, self._metrics, self._paths = app, metrics, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,8 +71,10 @@ class Access:
         try:
             await self._app(scope, receive, send_with_id)
         except Exception as error:
-            if record.status:  # too late to say so: the connection is closed
-                logger.exception("a response broke off", extra={"request_id": record.request_id})
+            if record.status:  # the response has begun: only closing the connection is left
+                logger.exception(
+                    "a response was not completed", extra={"request_id": record.request_id}
+                )
                 record.details["broke_off"] = type(error).__name__
             else:
                 logger.exception("a request failed", extra={"request_id": record.request_id})
@@ -79,15 +84,15 @@ class Access:
             status = CLIENT_GONE if record.client_gone else record.status or 500
             known = scope["path"] if scope["path"] in self._paths else "unmatched"
             route = getattr(scope.get("route"), "path", None) or known
-            self._metrics.request(route, status, seconds)
-            told = {
+            self._metrics.count_request(route, status, seconds)
+            entry = {
                 "request_id": record.request_id,
                 "method": scope["method"],
                 "route": route,
                 "status": status,
                 "ms": round(seconds * 1e3, 1),
             }
-            logger.info("request", extra={"fields": told | record.details})
+            logger.info("request", extra={"fields": entry | record.details})
 
 
 async def respond(error: Any, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +111,7 @@ def _request_id(scope: Scope) -> str:
 
 
 class JsonLines(logging.Formatter):
-    """Log records as JSON, one a line."""
+    """Formats log records as JSON, one per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         document: dict[str, Any] = {
@@ -131,5 +136,5 @@ def set_up() -> None:
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("qwink").setLevel(logging.INFO)
-    # A client's broken request is told to the client, in the access line or not at all.
+    # uvicorn warns about malformed requests of clients; the server's log leaves these out.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Counts and times for Prometheus. Each app has a registry of its own."""
+"""Metrics for Prometheus. Each app has a separate registry."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from qwink.runtime.vlm import VLM
 from qwink.types import STAGES, Result
 
 if TYPE_CHECKING:
-    from qwink.server.service import Service
+    from qwink.server.service import ModelService
 
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
 _SPEEDS = (0.5, 1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
 
 
 class Metrics:
-    """What is counted as requests end; the rest is read from the model when asked for."""
+    """Counters updated at the end of requests, and gauges read from the model at each scrape."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -29,21 +29,21 @@ class Metrics:
         )
         self._seconds = Histogram(
             "qwink_request_seconds",
-            "Time until a response's last byte.",
+            "Time from request to the last byte of the response.",
             ("route",),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._stages = Histogram(
             "qwink_stage_seconds",
-            "Time of an answer's stage, where it was computed.",
+            "Time of each stage of an answer; reused stages are not counted.",
             ("stage",),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._first_token = Histogram(
             "qwink_first_token_seconds",
-            "Time until an answer's first token.",
+            "Time from request to the first token of the answer.",
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -54,15 +54,15 @@ class Metrics:
             registry=self.registry,
         )
         self._tokens = Counter(
-            "qwink_answer_tokens", "Tokens of whole answers.", ("kind",), registry=self.registry
+            "qwink_answer_tokens", "Tokens of finished answers.", ("kind",), registry=self.registry
         )
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def answer(self, result: Result) -> None:
-        """Count a whole answer."""
+    def count_answer(self, result: Result) -> None:
+        """Count a finished answer."""
         timings, usage = result.timings, result.usage
         self._stages.labels("queue").observe(timings.queue_ms / 1e3)
         for stage in STAGES:
@@ -76,28 +76,28 @@ class Metrics:
         self._tokens.labels("cached").inc(usage.cached_tokens)
         self._tokens.labels("completion").inc(usage.completion_tokens)
 
-    def watch(self, vlm: VLM, service: Service) -> None:
-        """From now on tell of the engine and the caches, too."""
-        self.registry.register(_Engine(vlm, service))
+    def watch(self, vlm: VLM, service: ModelService) -> None:
+        """Add the metrics of the engine and the caches, once the model is loaded."""
+        self.registry.register(_EngineCollector(vlm, service))
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
 
-class _Engine(Collector):
-    """Scheduler and caches, read when Prometheus asks."""
+class _EngineCollector(Collector):
+    """Metrics of the scheduler and the caches, read at each scrape."""
 
-    def __init__(self, vlm: VLM, service: Service) -> None:
+    def __init__(self, vlm: VLM, service: ModelService) -> None:
         self._scheduler, self._service, self._budget = vlm.scheduler, service, vlm.memory
 
     def collect(self) -> Iterable[Metric]:
         scheduler = self._scheduler
-        yield _gauge("qwink_engine_up", "Whether the engine does its work.", scheduler.alive)
+        yield _gauge("qwink_engine_up", "1 if the engine runs, else 0.", scheduler.alive)
         yield _gauge("qwink_running", "Answers being generated.", scheduler.num_running)
         yield _gauge("qwink_waiting", "Requests in the queue.", scheduler.num_waiting)
         yield _gauge(
             "qwink_active",
-            "Requests for answers from arrival to end: in preparation, waiting or running.",
+            "Chat requests being prepared, waiting or running.",
             self._service.num_active,
         )
         generated = CounterMetricFamily("qwink_generated_tokens", "Tokens generated.")
@@ -123,10 +123,16 @@ class _Engine(Collector):
     def _caches(self) -> Iterable[Metric]:
         embeddings, prefixes = self._scheduler.embeddings, self._scheduler.slots
         uploads = self._service.uploads
-        hits = CounterMetricFamily("qwink_cache_hits", "Found in a cache.", labels=["cache"])
-        misses = CounterMetricFamily("qwink_cache_misses", "Not found.", labels=["cache"])
-        evictions = CounterMetricFamily("qwink_cache_evictions", "Gave way.", labels=["cache"])
-        num_bytes = GaugeMetricFamily("qwink_cache_bytes", "Held in memory.", labels=["cache"])
+        hits = CounterMetricFamily(
+            "qwink_cache_hits", "Lookups that found an entry.", labels=["cache"]
+        )
+        misses = CounterMetricFamily(
+            "qwink_cache_misses", "Lookups that found no entry.", labels=["cache"]
+        )
+        evictions = CounterMetricFamily(
+            "qwink_cache_evictions", "Entries removed to make room.", labels=["cache"]
+        )
+        num_bytes = GaugeMetricFamily("qwink_cache_bytes", "Bytes in memory.", labels=["cache"])
         for name, cache, size in (
             ("embeddings", embeddings, embeddings),
             ("prefixes", prefixes, prefixes),

@@ -1,8 +1,8 @@
-"""What `qwink serve` can be told: by flags, environment and a TOML file, in this order.
+"""The options of `qwink serve`. Flags override the environment, which overrides a TOML file.
 
 Every option has one name: `max_body_mb` is `--max-body-mb`, `QWINK_MAX_BODY_MB` and the TOML key
-`max_body_mb`. Lists are repeated flags, TOML arrays, and in the environment separated by commas
-(prompts to warm: by line breaks).
+`max_body_mb`. A list is a repeated flag, a TOML array, or in the environment a text with commas
+(for `warm`: with line breaks).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ServerOptions:
     """Effective options of one server. Sizes in MB are MiB, times in seconds."""
 
     host: str = "127.0.0.1"
-    port: int = 8000  # 0: any free one
+    port: int = 8000  # 0: any free port
     model: str | None = None
     engine: str | None = None
     recipe: str | None = None
@@ -47,7 +47,7 @@ class ServerOptions:
     max_running: int = 8
     max_waiting: int = 64
     request_timeout: float = 600.0
-    grace: float = 30.0  # for answers under way when told to stop
+    grace: float = 30.0  # time for running answers to finish after SIGTERM
 
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     api_key_file: Path | None = None
@@ -56,11 +56,11 @@ class ServerOptions:
     allow_public_urls: bool = False  # at ports 80 and 443
     fetch_timeout: float = 15.0
     allow_origin: tuple[str, ...] = ()  # for pages of other sites, by CORS
-    allow_host: tuple[str, ...] = ()  # further names of this server, when it has no keys
+    allow_host: tuple[str, ...] = ()  # further Host names accepted by a server without keys
 
     max_body_mb: int = 64
-    body_timeout: float = 15.0  # and a second more for each 32 kB that came
-    send_timeout: float = 60.0  # for a client to take what was sent
+    body_timeout: float = 15.0  # plus one second for each 32 kB received
+    send_timeout: float = 60.0  # time for a client to receive one piece of the response
 
     memory_mb: int | None = None  # keys and values, encoded images, uploads; by default a quarter
     disk_cache: bool = True
@@ -115,7 +115,7 @@ class ServerOptions:
         return self.max_body_mb << 20
 
     def as_toml(self) -> str:
-        """All options but the keys themselves; what is unset is a comment."""
+        """All options except the API keys; an unset option becomes a comment."""
         lines = []
         for option in fields(self):
             if option.name == _SECRET:
@@ -136,9 +136,10 @@ def memory_of(options: ServerOptions) -> Memory:
 def resolve(
     flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None
 ) -> ServerOptions:
-    """Flags before environment before file before defaults; a flag of None was not given.
+    """Options from all sources: flags first, then environment, file and defaults.
 
-    Raises OptionError for an unknown key, a value of the wrong kind or out of range.
+    A flag that is None counts as not given. Raises OptionError for an unknown key, or a value of
+    the wrong type or out of range.
     """
     values: dict[str, Any] = {}
     if file is not None:
@@ -177,7 +178,7 @@ def _from_toml(name: str, kind: str, value: Any) -> Any:
         return float(value)
     if type(value).__name__ == kind:
         return value
-    wanted = {"tuple": "a list of texts", "Path": "a text", "str": "a text"}.get(kind, kind)
+    wanted = {"tuple": "a list of strings", "Path": "a string", "str": "a string"}.get(kind, kind)
     raise OptionError(f"{name} is {value!r}; it must be {wanted}")
 
 
@@ -217,12 +218,12 @@ def _read_keys(path: Path) -> list[str]:
         raise OptionError(f"cannot read the API keys in {path}: {error}") from None
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
-        raise OptionError(f"{path} holds no API key; write one a line")
+        raise OptionError(f"{path} holds no API key; write one key per line")
     return keys
 
 
 def _kinds() -> dict[str, str]:
-    """Option to the kind of its value: str, int, float, bool, Path or tuple."""
+    """The type name of each option: str, int, float, bool, Path or tuple."""
     return {
         option.name: str(option.type).split(" |")[0].split("[")[0]
         for option in fields(ServerOptions)

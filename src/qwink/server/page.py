@@ -1,4 +1,4 @@
-"""The page at / and its files. It may load what this server sends, and nothing else."""
+"""Serves the page at / and its files. Its security policy allows this server's files only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # Kept by browsers, but asked for again (304): after an update no old file meets a new one.
+    # Browsers keep the files but revalidate them (304), so that an update replaces all at once.
     "Cache-Control": "no-cache",
 }
-# Not left to the operating system's table, which may lack them or say otherwise.
+# Set here because the operating system's table of types may lack or change them.
 _KINDS = {
     ".css": "text/css",
     ".html": "text/html",
@@ -32,7 +32,7 @@ _KINDS = {
 
 
 class Page(StaticFiles):
-    """The folder `static`."""
+    """Serves the folder `static` with HEADERS."""
 
     def file_response(self, full_path: Any, *arguments: Any, **options: Any) -> Response:
         response = super().file_response(full_path, *arguments, **options)

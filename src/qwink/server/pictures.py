@@ -1,4 +1,4 @@
-"""Where a request's pictures are: in the request, uploaded before, or, if allowed, on the web."""
+"""Reads the pictures of a request: data URLs, uploads and, if allowed, web addresses."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from qwink.server.schema import ChatRequest, ImageUrl, Part
 from qwink.server.uploads import SCHEME, Uploads
 from qwink.types import Message, Task
 
-# What a picture's `detail` says about what needs to be seen.
+# OpenAI's `detail` of a picture, and the task whose picture size it stands for.
 _TASKS: dict[str, Task] = {"low": "describe", "high": "document"}
 
 
 class Pictures:
-    """Turns messages of requests into ours. Runs in a worker thread: fetching takes a while."""
+    """Converts a request's messages to Message. Runs in a worker thread, since a fetch blocks."""
 
     def __init__(self, options: ServerOptions, uploads: Uploads) -> None:
         self._options, self._uploads = options, uploads
 
     def messages(self, request: ChatRequest, watch: Stopwatch) -> list[Message]:
-        """Raises Failure, naming the field, for a picture that is not to be had."""
+        """The request's messages. Raises Failure, naming the field, for a picture it cannot get."""
         sizes = image_options(request)
         turns = []
         for number, message in enumerate(request.messages):
@@ -47,11 +47,11 @@ class Pictures:
         url = image.url
         scheme = url.partition(":")[0].lower()
         if scheme == "data":
-            return url  # unpacked, and its time counted, where pictures are opened
+            return url  # `prepare` decodes it and counts the time as stage decode
         if url.startswith(SCHEME):
             upload = self._uploads.find(url)
             if upload is None:
-                message = f"{place}: no such picture here; send it to /v1/images first"
+                message = f"{place}: this picture is not stored here; upload it to /v1/images first"
                 raise Failure(400, message, "image_not_found", place)
             return upload.content
         if scheme in ("http", "https"):
@@ -66,7 +66,7 @@ class Pictures:
         options = self._options
         if not (options.allow_url_host or options.allow_public_urls):
             message = (
-                f"{place}: this server fetches nothing from the web; send the picture as a data "
+                f"{place}: this server does not fetch from the web; send the picture as a data "
                 "URL (or start it with --allow-url-host HOST)"
             )
             raise Failure(400, message, "url_not_allowed", place)
@@ -85,7 +85,7 @@ class Pictures:
 
 
 def image_options(request: ChatRequest) -> ImageOptions:
-    """How the request's pictures are sized, but for their own `detail`."""
+    """The size options of all pictures of the request; a picture's `detail` overrides its task."""
     nested = request.mm_processor_kwargs
     low, high = request.min_pixels, request.max_pixels
     if nested is not None:

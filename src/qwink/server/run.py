@@ -1,4 +1,4 @@
-"""A server process: listens first, loads the model behind, and ends in good order."""
+"""Runs the server process: listens, loads the model in the background, drains at the end."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from qwink.server.app import create_app
 from qwink.server.limits import HttpProtocol
 from qwink.server.logs import set_up
 from qwink.server.options import ServerOptions, memory_of
-from qwink.server.service import Service
+from qwink.server.service import ModelService
 from qwink.settings import Settings
 
 Say = Callable[[str], None]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_LAST_WORDS_S = 1.0  # for which /health tells of a dead engine before the process ends
+_FAILED_S = 1.0  # how long /health reports a dead engine before the process ends
 
 
 def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
-    """Serve until told to stop by SIGTERM or SIGINT; `say` tells a person what is going on.
+    """Serve until SIGTERM or SIGINT; `say` prints a line of status for a person.
 
-    Raises OptionError if the address is taken, and whatever keeps the model from loading or
-    ends its engine.
+    Raises OptionError if the address is in use, and the error that stopped the model from loading
+    or ended its engine.
     """
     set_up()
     listener = _listen(options.host, options.port)
     address = _address(options.host, listener.getsockname()[1])
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     if options.host not in _LOOPBACK and not options.api_keys:
-        say("qwink: warning: anyone who reaches this address can use it; see --api-key-file")
+        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
     asyncio.run(_serve(listener, options, settings, say))
 
 
@@ -46,7 +46,7 @@ async def _serve(
     listener: socket.socket, options: ServerOptions, settings: Settings, say: Say
 ) -> None:
     app = create_app(lambda: load_model(options, settings), options)
-    service: Service = app.state.service
+    service: ModelService = app.state.service
     server = _Server(
         uvicorn.Config(
             app,
@@ -60,16 +60,16 @@ async def _serve(
             timeout_graceful_shutdown=2,
         )
     )
-    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop, stop_now = asyncio.Event(), asyncio.Event()
 
-    def told_to_stop() -> None:
-        (hurry if stop.is_set() else stop).set()
+    def on_signal() -> None:  # the second signal ends the drain
+        (stop_now if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop)
+        loop.add_signal_handler(number, on_signal)
     announcer = asyncio.create_task(_announce(service, say))
-    closer = asyncio.create_task(_close(server, service, stop, hurry, say))
+    closer = asyncio.create_task(_close(server, service, stop, stop_now, say))
     try:
         await server.serve([listener])
     finally:
@@ -84,7 +84,7 @@ async def _serve(
     raise QwinkError(f"the engine died: {service.error}") from service.error
 
 
-async def _announce(service: Service, say: Say) -> None:
+async def _announce(service: ModelService, say: Say) -> None:
     while not service.loaded:
         await asyncio.sleep(0.02)
     say(f"qwink: ready with {', '.join(service.model_names)}")
@@ -96,24 +96,24 @@ async def _announce(service: Service, say: Say) -> None:
 
 
 async def _close(
-    server: _Server, service: Service, stop: asyncio.Event, hurry: asyncio.Event, say: Say
+    server: _Server, service: ModelService, stop: asyncio.Event, stop_now: asyncio.Event, say: Say
 ) -> None:
-    """Wait for a signal or the engine's end, and stop the server."""
-    told = asyncio.create_task(stop.wait())
+    """Wait for a signal or the end of the engine, then stop the server."""
+    signalled = asyncio.create_task(stop.wait())
     ended = asyncio.create_task(service.ended.wait())
-    await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({signalled, ended}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
-        say(f"qwink: stopping; answers under way: {service.num_active}")
-        await service.drain(hurry)
+        say(f"qwink: stopping; answers still running: {service.num_active}")
+        await service.drain(stop_now)
     elif service.loaded:
-        await asyncio.sleep(_LAST_WORDS_S)
-    told.cancel()
+        await asyncio.sleep(_FAILED_S)
+    signalled.cancel()
     ended.cancel()
     server.should_exit = True
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server; signals are ours, since it would close the door before draining."""
+    """uvicorn's server without its signal handlers, which would stop listening before the drain."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -121,7 +121,7 @@ class _Server(uvicorn.Server):
 
 
 def load_model(options: ServerOptions, settings: Settings) -> VLM:
-    """The model as the options want it."""
+    """The model that the options describe."""
     store = None
     if options.disk_cache:
         from qwink.cache.disk import DiskStore

@@ -1,4 +1,4 @@
-"""The JSON of a chat request, as OpenAI, vLLM and we define it. Whatever is not here is refused."""
+"""The JSON of a chat request: fields of OpenAI, vLLM and qwink. Unknown fields are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qwink.inputs.budget import TOKEN_PIXELS
 from qwink.server.failures import Failure
 from qwink.types import Task
 
-# OpenAI's fields that ask for something this server does not do. As null they ask for nothing.
+# OpenAI's fields for features that this server lacks. They are accepted only as null.
 _UNSUPPORTED = frozenset(
     {
         "audio",
@@ -34,16 +34,16 @@ _UNSUPPORTED = frozenset(
         "web_search_options",
     }
 )
-# Of messages: what an earlier answer carries along when a client sends it back.
+# OpenAI's answers have these fields in messages, so clients send them back. Accepted if empty.
 _EMPTY_IN_MESSAGES = ("annotations", "audio", "function_call", "refusal", "tool_calls")
 
 
-# One visual token at least; the model's own limit is checked where it is known.
+# At least one visual token. `prepare` checks the model's limits.
 Pixels = Annotated[int | None, Field(ge=TOKEN_PIXELS)]
 
 
 class InvalidField(ValueError, Failure):
-    """A field's value makes no sense; pydantic passes ValueErrors on with their place."""
+    """A field has an invalid value. A ValueError, so that pydantic reports it with its field."""
 
     def __init__(self, message: str, code: str = "invalid_value") -> None:
         Failure.__init__(self, 400, message, code)
@@ -56,8 +56,8 @@ class _Strict(BaseModel):
 class ImageUrl(_Strict):
     """Where a picture is: `data:image/...;base64,...`, `qwink:sha256:...`, or http(s) if allowed.
 
-    `detail` low shows a scene at about 448×448 px (196 tokens), high a page (1280 tokens); auto
-    goes by the request's `task`.
+    `detail` sets the size: `low` gives about 448×448 px (196 tokens), `high` enough for a page
+    (1280 tokens), `auto` the size for the request's `task`.
     """
 
     url: str = Field(min_length=1)
@@ -72,7 +72,7 @@ class Part(_Strict):
     image_url: ImageUrl | None = None
 
     @model_validator(mode="after")
-    def _has_what_it_says(self) -> Part:
+    def _matches_its_type(self) -> Part:
         other = "image_url" if self.type == "text" else "text"
         if getattr(self, self.type) is None:
             raise InvalidField(f"a part of type {self.type} needs the field {self.type}")
@@ -86,11 +86,11 @@ def _as_parts(content: Any) -> Any:
         return [{"type": "text", "text": content}]
     if isinstance(content, list):
         return content
-    raise InvalidField("content must be a text or a list of parts")
+    raise InvalidField("content must be a string or a list of parts")
 
 
 class ChatMessage(_Strict):
-    """One turn. Pictures belong into turns of the user."""
+    """One turn. Only turns of the user may hold pictures."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[list[Part], BeforeValidator(_as_parts, json_schema_input_type=Any)]
@@ -116,7 +116,7 @@ class ResponseFormat(_Strict):
 
 
 class ProcessorOptions(_Strict):
-    """Where vLLM puts the sizes of pictures."""
+    """vLLM's field for the size limits of pictures."""
 
     min_pixels: Pixels = None
     max_pixels: Pixels = None
@@ -130,7 +130,7 @@ StopText = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class ChatRequest(_Strict):
-    """A question. Fields that are absent or null take the model's own defaults."""
+    """A chat request. Fields that are absent or null take the model's defaults."""
 
     model: str
     messages: list[ChatMessage] = Field(min_length=1)
@@ -155,12 +155,12 @@ class ChatRequest(_Strict):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
 
-    task: Task | None = Field(None, description="What the answer needs to see.")
+    task: Task | None = Field(None, description="Kind of question; sets the pictures' size.")
     min_pixels: Pixels = None
     max_pixels: Pixels = None
     mm_processor_kwargs: ProcessorOptions | None = None
 
-    # Accepted because nothing depends on them.
+    # Accepted because they do not change the answer.
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
@@ -184,15 +184,15 @@ class ChatRequest(_Strict):
 
     @field_validator("n", "store", "response_format", "modalities", mode="wrap")
     @classmethod
-    def _say_what_is_served(cls, value: Any, check: Any) -> Any:
+    def _explain_allowed_values(cls, value: Any, check: Any) -> Any:
         try:
             return check(value)
         except ValueError:
-            served = "answers are single texts that are not stored (n=1, store=false, plain text)"
-            raise InvalidField(f"this value is not supported; {served}") from None
+            allowed = "only one plain-text answer, not stored (n=1, store=false)"
+            raise InvalidField(f"this value is not supported; {allowed}") from None
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> ChatRequest:
+    def _is_consistent(self) -> ChatRequest:
         nested = self.mm_processor_kwargs or ProcessorOptions()
         pairs = [
             ("max_tokens", self.max_tokens, self.max_completion_tokens),

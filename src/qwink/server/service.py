@@ -1,4 +1,4 @@
-"""The model behind the server: loaded in the background, watched, drained and closed."""
+"""Holds the model of the server: loads it in the background, watches it, drains and closes."""
 
 from __future__ import annotations
 
@@ -21,32 +21,35 @@ from qwink.types import Event, Message, Result
 
 T = TypeVar("T")
 
-# Decoding and resizing release the GIL; more threads would only take cores from the engine.
+# Decoding and resizing release the GIL. More threads would take cores from the engine.
 _NUM_WORKERS = 2
 _WATCH_INTERVAL_S = 0.25
 
 
-class Service:
-    """What all requests of one app share. Made outside of the event loop, started inside."""
+class ModelService:
+    """The model and the state that all requests of one app share.
+
+    Create it anywhere; call `start` inside the event loop.
+    """
 
     def __init__(self, load: Callable[[], VLM], options: ServerOptions) -> None:
         self.options = options
         self.uploads = Uploads(memory_of(options).upload_bytes)
         self.metrics = Metrics()
-        self.error: BaseException | None = None  # why the model is not or no longer there
+        self.error: BaseException | None = None  # why the model did not load, or stopped
         self.draining = False
-        self.num_active = 0  # requests for answers, from their arrival to their end
-        self.ended = asyncio.Event()  # set when nothing can be served any more
+        self.num_active = 0  # chat requests that are admitted and not yet ended
+        self.ended = asyncio.Event()  # set when the model failed to load or the engine stopped
         self._load = load
         self._vlm: VLM | None = None
         self._pool = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="qwink-prepare")
-        self._runs: set[Run] = set()
+        self._streams: set[AnswerEvents] = set()
         self._watch: asyncio.Task[None] | None = None
         self._seconds_per_answer = 1.0
 
     def start(self) -> None:
-        """Begin to load the model. Called in the event loop."""
-        # A daemon, so that a process told to stop need not wait for an export.
+        """Start to load the model. Called in the event loop."""
+        # A daemon thread, so that a process can stop without waiting for an export.
         threading.Thread(target=self._load_model, name="qwink-load", daemon=True).start()
         self._watch = asyncio.create_task(self._watch_engine())
 
@@ -58,7 +61,7 @@ class Service:
                 image_options, sampling = vlm.split_options({"max_tokens": 1})
                 for _ in vlm.stream_messages(turns, image_options, sampling):
                     pass
-        except BaseException as error:  # in a thread: nobody else would hear of it
+        except BaseException as error:  # a thread would lose it; _watch_engine reports it
             self.error = error
             return
         self._vlm = vlm
@@ -78,13 +81,13 @@ class Service:
 
     @property
     def alive(self) -> bool:
-        """Whether the engine does its work, or will once it is loaded."""
+        """Whether the engine runs, or may still run once the model is loaded."""
         engine_lives = self._vlm is None or self.draining or self._vlm.scheduler.alive
         return self.error is None and engine_lives
 
     @property
     def vlm(self) -> VLM:
-        """Raises Failure while it is loading, when it failed, and when the server stops."""
+        """The model. Raises Failure while it loads, after it failed, and while the server stops."""
         if self.draining:
             raise shutting_down()
         if not self.alive:
@@ -94,7 +97,7 @@ class Service:
         return self._vlm
 
     async def until_loaded(self, seconds: float) -> None:
-        """Returns when the model is there, will never be, or the time is over."""
+        """Wait until the model is loaded or cannot be, for at most `seconds`."""
         deadline = time.monotonic() + seconds
         while self._vlm is None and self.alive and not self.draining:
             if time.monotonic() >= deadline:
@@ -107,47 +110,50 @@ class Service:
 
     @property
     def retry_after(self) -> int:
-        """Seconds until a place in the queue is likely to be free."""
+        """Estimated seconds until the queue has room."""
         rounds = 1 + self.num_active / self.options.max_running
         return min(60, max(1, math.ceil(rounds * self._seconds_per_answer / 2)))
 
     def admit(self) -> None:
-        """Raises Overloaded when as many requests are under way as can run and wait."""
+        """Raises Overloaded if `max_running` + `max_waiting` requests are active already."""
         if self.num_active > self.options.max_running + self.options.max_waiting:
-            raise Overloaded("too many requests are under way")
+            raise Overloaded("too many requests are running or waiting")
 
-    def took(self, seconds: float) -> None:
-        """How long an answer took, for `retry_after`."""
+    def record_duration(self, seconds: float) -> None:
+        """Include the duration of an answer in the estimate of `retry_after`."""
         self._seconds_per_answer += (seconds - self._seconds_per_answer) / 8
 
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run what takes a while in one of a few threads."""
+        """Run a blocking function in the thread pool."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
-    def run(self, request: Request, on_result: Callable[[Result], None]) -> Run:
-        """Submit a request. Raises Overloaded or EngineStopped; close what it returns."""
-        run = Run(asyncio.get_running_loop(), request.deadline, on_result)
-        run.ticket = self.vlm.scheduler.submit(request, run.listen)
-        self._runs.add(run)
-        run.on_close = lambda: self._runs.discard(run)
-        return run
+    def submit(self, request: Request, on_result: Callable[[Result], None]) -> AnswerEvents:
+        """Submit a request to the engine. The caller must close the returned events.
 
-    async def drain(self, hurry: asyncio.Event) -> None:
-        """Take nothing new; wait for the answers under way, for `grace` seconds or until `hurry`
-        is set; then end the rest with an error.
+        Raises Overloaded or EngineStopped.
+        """
+        events = AnswerEvents(asyncio.get_running_loop(), request.deadline, on_result)
+        events.ticket = self.vlm.scheduler.submit(request, events.listen)
+        self._streams.add(events)
+        events.on_close = lambda: self._streams.discard(events)
+        return events
+
+    async def drain(self, stop_now: asyncio.Event) -> None:
+        """Refuse new requests and wait until the running answers end, for at most `grace` seconds
+        or until `stop_now` is set. Then end the remaining answers with an error.
         """
         self.draining = True
         deadline = time.monotonic() + self.options.grace
-        while self.num_active and time.monotonic() < deadline and not hurry.is_set():
+        while self.num_active and time.monotonic() < deadline and not stop_now.is_set():
             await asyncio.sleep(0.05)
-        for run in self._runs:
-            run.put(shutting_down())
+        for events in self._streams:
+            events.put(shutting_down())
         deadline = time.monotonic() + 2
         while self.num_active and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
-        """Let go of the model. Answers still under way end with an error."""
+        """Close the model. Answers that are still running end with an error."""
         self.draining = True
         if self._watch is not None:
             self._watch.cancel()
@@ -157,8 +163,8 @@ class Service:
             await asyncio.to_thread(vlm.close, 2.0)
 
 
-class Run:
-    """One answer's events on their way from the engine thread to the event loop."""
+class AnswerEvents:
+    """The events of one answer, passed from the engine thread to the event loop."""
 
     def __init__(
         self,
@@ -180,8 +186,9 @@ class Run:
         self._inbox.put_nowait(message)
 
     async def next(self) -> Event:
-        """The next event; the last carries the result. Raises what ended the request."""
-        # The engine looks at deadlines between steps, of which encoding a large image is one.
+        """The next event; the last one has the result. Raises the error that ended the request."""
+        # The engine checks deadlines between its steps only, and one step may encode a large image.
+        # So this side waits half a second longer and then stops waiting.
         left = None if self._deadline is None else self._deadline + 0.5 - time.monotonic()
         try:
             async with asyncio.timeout(left):
@@ -195,7 +202,7 @@ class Run:
         return message
 
     def close(self) -> None:
-        """Free the slot, if the answer is still in the making."""
+        """Cancel the request if it is still running, which frees its slot."""
         if self.ticket is not None:
             self.ticket.cancel()
         self.on_close()

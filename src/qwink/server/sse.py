@@ -1,4 +1,4 @@
-"""Server-sent events: JSON documents, one a `data:` line, then `[DONE]`."""
+"""Sends an answer as server-sent events: one JSON document per `data:` line, then `[DONE]`."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from collections.abc import Callable
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from qwink.server.answer import Answer
+from qwink.server.completion import CompletionFormatter
 from qwink.server.failures import as_failure
 from qwink.server.logs import Record
-from qwink.server.service import Run
+from qwink.server.service import AnswerEvents
 
 logger = logging.getLogger(__name__)
 
-_KEEP_ALIVE_S = 15.0  # proxies drop connections on which nothing moves, while an image is encoded
+_KEEP_ALIVE_S = 15.0  # proxies drop idle connections, and encoding an image may take longer
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache, no-transform",
-    "X-Accel-Buffering": "no",  # nginx would collect tokens
+    "X-Accel-Buffering": "no",  # otherwise nginx buffers the stream
 }
 
 
 class EventStream(Response):
-    """Sends an answer's chunks as they come, until it ends, breaks off or the client is gone."""
+    """Streams the chunks of an answer until it ends, fails, or the client disconnects."""
 
     def __init__(
         self,
-        run: Run,
-        answer: Answer,
+        events: AnswerEvents,
+        formatter: CompletionFormatter,
         record: Record,
         send_timeout: float,
         end: Callable[[], None],
     ) -> None:
-        """`end` is called when all is over."""
+        """`end` is called when the stream has ended, for any reason."""
         super().__init__(None, 200, _HEADERS)
         del self.headers["content-length"]
-        self._run, self._answer, self._record, self._end = run, answer, record, end
+        self._events, self._formatter, self._record, self._end = events, formatter, record, end
         self._send_timeout = send_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writer = asyncio.ensure_future(self._write(send))
-        gone = asyncio.ensure_future(_hung_up(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait({writer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not writer.done():
@@ -52,7 +52,7 @@ class EventStream(Response):
                 return
             writer.result()
         finally:
-            self._run.close()
+            self._events.close()
             self._end()
             writer.cancel()
             gone.cancel()
@@ -80,11 +80,11 @@ class EventStream(Response):
         while result is None:
             try:
                 async with asyncio.timeout(_KEEP_ALIVE_S):
-                    event = await self._run.next()
+                    event = await self._events.next()
             except TimeoutError:
                 await self._put(send, b": keep-alive\n\n")
                 continue
-            for chunk in self._answer.chunks(event):
+            for chunk in self._formatter.chunks(event):
                 await self._put(send, _event(chunk))
             result = event.result
 
@@ -97,7 +97,7 @@ class EventStream(Response):
 
 
 class _TooSlow(Exception):
-    """The client does not take what is sent."""
+    """The client did not receive a piece of the response within `send_timeout`."""
 
 
 def _event(document: object) -> bytes:
@@ -105,6 +105,7 @@ def _event(document: object) -> bytes:
     return b"data: %s\n\n" % text.encode()
 
 
-async def _hung_up(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has disconnected. The body must have been read before."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Pictures that clients have uploaded, by the hash of their bytes."""
+"""Stores uploaded pictures, by the SHA-256 of their bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = re.compile(r"(?:qwink:)?(?:sha256:)?([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upload:
-    """A picture's file as it came; `size` is (width, height), upright."""
+    """An uploaded file, unchanged. `size` is (width, height) after EXIF rotation."""
 
     content: bytes
     key: str  # SHA-256 in hex
@@ -34,27 +34,30 @@ class Upload:
 
 
 class Uploads:
-    """The files used last, up to `max_bytes` together. Safe to share between threads."""
+    """The most recently used uploads, at most `max_bytes` in total. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
         self.cache: MemoryCache[Upload] = MemoryCache(max_bytes)
         self.hits = self.misses = 0
 
     def add(self, content: bytes) -> Upload:
-        """Keep a picture. Raises ImageError if it is none, Failure if it is too large to keep."""
+        """Store a picture. Raises ImageError if it cannot be read, Failure if it is too large."""
         opened = open_image(content)
         key = hashlib.sha256(content).hexdigest()
         upload = Upload(content, key, opened.format, opened.size, opened.warnings)
         if upload.nbytes > self.cache.max_bytes:
             limit = self.cache.max_bytes >> 20
             raise Failure(
-                413, f"uploads hold {limit} MiB, less than this picture", "image_too_large", "file"
+                413,
+                f"this picture is larger than the {limit} MiB for uploads; send a smaller one",
+                "image_too_large",
+                "file",
             )
         self.cache.put(key, upload)
         return upload
 
     def find(self, name: str) -> Upload | None:
-        """A picture by its id or its hash alone."""
+        """The stored picture with this id or hash, or None."""
         match = _KEY.fullmatch(name)
         upload = self.cache.get(match[1]) if match else None
         if upload is None:

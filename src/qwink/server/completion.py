@@ -1,4 +1,4 @@
-"""Events of an answer as OpenAI's JSON: a whole completion, or chunks of one."""
+"""Formats results and events as OpenAI's JSON: a chat completion, or its stream chunks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.types import Event, Result, TokenLogprob
 
-_LEAST_LOGPROB = -9999.0  # OpenAI's stand-in for minus infinity, which JSON lacks
+_LEAST_LOGPROB = -9999.0  # JSON has no minus infinity; OpenAI sends this value instead
 
 
-class Answer:
-    """One answer in the making, in the shape its client asked for."""
+class CompletionFormatter:
+    """Formats one answer for its client; keeps the id and creation time that all chunks share."""
 
     def __init__(
         self, model: str, tokenizer: Tokenizer, with_logprobs: bool, include_usage: bool
@@ -26,10 +26,10 @@ class Answer:
         self._tokenizer = tokenizer
         self._with_logprobs, self._include_usage = with_logprobs, include_usage
         self._logprobs: list[dict[str, Any]] = []
-        self._begun = False
+        self._role_sent = False
 
     def completion(self, result: Result, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
-        """The whole answer."""
+        """The whole answer as a `chat.completion` object."""
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": result.text, "refusal": None},
@@ -43,14 +43,14 @@ class Answer:
         }
 
     def chunks(self, event: Event) -> Iterator[dict[str, Any]]:
-        """What to stream for an event. Before the first text: what is happening, as `qwink`."""
+        """The chunks to stream for an event. A stage event becomes the field `qwink`."""
         if event.result is not None:
             yield from self._last(event.result)
         elif event.stage is not None:
-            told: dict[str, Any] = {"stage": event.stage}
+            progress: dict[str, Any] = {"stage": event.stage}
             if event.stage == "queue":
-                told["place"] = event.place
-            yield self._chunk({}) | {"qwink": told}
+                progress["place"] = event.place
+            yield self._chunk({}) | {"qwink": progress}
         elif event.text or event.logprobs:
             yield self._chunk({"content": event.text}, event.logprobs)
 
@@ -67,8 +67,8 @@ class Answer:
     def _chunk(
         self, delta: dict[str, Any], logprobs: Iterable[TokenLogprob] = ()
     ) -> dict[str, Any]:
-        if not self._begun:
-            self._begun = True
+        if not self._role_sent:
+            self._role_sent = True
             delta = {"role": "assistant", "content": ""} | delta
         content = self._content(logprobs)
         if content is not None and not content["content"]:
@@ -81,7 +81,7 @@ class Answer:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
     def _content(self, logprobs: Iterable[TokenLogprob]) -> dict[str, Any] | None:
-        """All but the token that ended the answer, which is no part of it."""
+        """OpenAI's `logprobs` object, without the end token, which is not part of the text."""
         if not self._with_logprobs:
             return None
         ends = self._tokenizer.eos_ids
@@ -103,7 +103,7 @@ class Answer:
 
 
 def timings_of(result: Result) -> dict[str, Any]:
-    """Timings ready for JSON."""
+    """The result's timings as a dictionary for JSON, rounded to microseconds."""
     return {
         key: round(value, 3) if isinstance(value, float) else value
         for key, value in asdict(result.timings).items()
@@ -111,7 +111,7 @@ def timings_of(result: Result) -> dict[str, Any]:
 
 
 def _finish(result: Result) -> dict[str, Any]:
-    """OpenAI knows no "repetition": the answer was cut off, so to its clients it is "length"."""
+    """The finish reason. OpenAI has no "repetition", so clients get "length": it was cut off."""
     reason = "length" if result.finish_reason == "repetition" else result.finish_reason
     return {"finish_reason": reason, "qwink_finish_reason": result.finish_reason}
 
