@@ -154,38 +154,11 @@ def serve(
       qwink serve --host 0.0.0.0 --api-key-file keys.txt
       qwink serve --config qwink.toml --print-config
     """
-    given = {
-        "host": host,
-        "port": port,
-        "model": model,
-        "engine": engine,
-        "recipe": recipe,
-        "device": device,
-        "dtype": dtype,
-        "quantize": quantize,
-        "threads": threads,
-        "context": context,
-        "served_model_name": _tuple(served_model_name),
-        "warm": _tuple(warm),
-        "max_running": max_running,
-        "max_waiting": max_waiting,
-        "request_timeout": request_timeout,
-        "grace": grace,
-        "api_key_file": api_key_file,
-        "open_metrics": open_metrics,
-        "allow_url_host": _tuple(allow_url_host),
-        "allow_public_urls": allow_public_urls,
-        "fetch_timeout": fetch_timeout,
-        "allow_origin": _tuple(allow_origin),
-        "allow_host": _tuple(allow_host),
-        "max_body_mb": max_body_mb,
-        "body_timeout": body_timeout,
-        "send_timeout": send_timeout,
-        "memory_mb": memory_mb,
-        "disk_cache": disk_cache,
-        "cache_dir": cache_dir,
-        "disk_cache_mb": disk_cache_mb,
-    }
+    # The parameters are the options of the server by name, but for these two.
+    given = {name: value for name, value in locals().items() if value not in (None, [])}
+    del given["print_config"]
+    given.pop("config", None)
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     from qwink.server.options import resolve
     from qwink.settings import Settings, environment
 
@@ -202,7 +175,3 @@ def serve(
             f"the server needs {error.name}; install it with: pip install 'qwink[serve]'"
         ) from None
     run(options, Settings.from_environment(), typer.echo)
-
-
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return tuple(values) if values else None
