@@ -32,7 +32,7 @@ class VisionEncoder:
         self._tables = lru_cache(MAX_KNOWN_GRIDS)(self._make_tables)
 
     def encode(self, images: Sequence[Patches]) -> Tensor:
-        """Embeds, then DeepStack features: [1 + taps, V, D]; the images' tokens are concatenated."""
+        """Embeds, then DeepStack features: [1 + taps, V, D]; the images' tokens in order."""
         visual, config = self._modules.visual, self._config
         pixels = np.concatenate([image.pixels for image in images])
         patches = to_device(pixels, self._device)  # as bytes: a quarter of the size of float32
