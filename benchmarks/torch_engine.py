@@ -3,9 +3,9 @@
     python -m benchmarks.make_checkpoint standin      # full-size random weights
     python -m benchmarks.torch_engine standin --device cuda
 
-First token of one picture and a question, then milliseconds for a decode step at several batch
-sizes, and what the engine gains from batches. Both have the same weights, type of numbers, pixels
-and prompt. Writes JSON to benchmarks/results/.
+Measures the first token of one picture and a question, milliseconds for a decode step at several
+batch sizes, and the engine's times by size of batch. Both have the same weights, type of numbers,
+pixels and prompt. Writes JSON to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -26,9 +26,18 @@ import torch
 from transformers import Qwen3VLForConditionalGeneration
 
 from qwink.bench.facts import PACKAGES, collect
-from qwink.engine.base import image_key
+from qwink.engine.base import Chunk, NewTokens, image_key
+from qwink.engine.torch.cache import TorchCache
 from qwink.engine.torch.engine import TorchEngine
-from qwink.engine.torch.measure import best_batch, time_encoder, time_prefill
+from qwink.engine.torch.measure import (
+    ROWS,
+    SIZES,
+    best_batch,
+    cheap_rows,
+    time_encoder,
+    time_prefill,
+    time_step,
+)
 from qwink.model.rope import mrope_positions
 from qwink.types import EncodedImage, Grid, ImageSpan, Patches, Prompt
 
@@ -56,7 +65,7 @@ class Work:
         ids = torch.from_numpy(self.prompt.ids)[None]
         grid = self.patches.grid
         pixels = (torch.from_numpy(self.patches.pixels).float() / 255 - 0.5) / 0.5
-        # Channel by channel, each frame twice: how Transformers' image processor lays them out.
+        # The layout of Transformers' image processor: one channel after the other, frames twice.
         frames = pixels.view(len(pixels), 3, 1, -1).expand(-1, -1, 2, -1).reshape(len(pixels), -1)
         inputs = {
             "input_ids": ids.expand(batch, -1),
@@ -69,7 +78,7 @@ class Work:
 
 
 def median_ms(work: Callable[[], object], rounds: int) -> float:
-    """Of several rounds, after one that warms up."""
+    """The median of several rounds, after a first one that is not counted."""
     times = []
     for _ in range(1 + rounds):
         start = time.perf_counter()
@@ -87,12 +96,12 @@ def measure_qwink(
     images: dict[str, EncodedImage] = {}
 
     def encode() -> None:
-        image = engine.encode(work.patches)
+        image = engine.encode([work.patches])[0]
         images[image.key] = image
 
     def prefill(slot: int = 0) -> int:
-        hidden = engine.prefill(cache, slot, prompt, images, 0, length)
-        return int(engine.logits(hidden[None])[0].argmax())
+        hidden = engine.prefill(cache, [Chunk(slot, prompt, images, 0, length)])
+        return int(engine.logits(hidden)[0].argmax())
 
     figures: dict[str, Any] = {
         "encode_ms": median_ms(encode, rounds),
@@ -112,21 +121,33 @@ def measure_qwink(
         times = []
         ids = [first] * batch
         for step in range(tokens):
-            at = [length + step] * batch
-            positions = [prompt.next_position + step] * batch
+            position = prompt.next_position + step
+            runs = [
+                NewTokens(slot, (token,), length + step, position) for slot, token in enumerate(ids)
+            ]
             start = time.perf_counter()
-            logits = engine.decode(cache, 0, ids, at, positions)
+            logits = engine.step(cache, runs)
             ids = [int(token) for token in logits.argmax(axis=1)]
             times.append((time.perf_counter() - start) * 1e3)
         figures["decode_step_ms"][str(batch)] = statistics.median(times)
-    sizes = tuple(size for size in (1, 2, 4) if size <= cache.num_slots)
-    encode_s, prefill_s = time_encoder(engine, (1, 2, 4)), time_prefill(engine, cache, sizes)
-    figures["batches"] = {
-        "encode_ms": {str(size): seconds * 1e3 for size, seconds in encode_s.items()},
-        "prefill_ms": {str(size): seconds * 1e3 for size, seconds in prefill_s.items()},
-        "best": {"encode": best_batch(encode_s), "prefill": best_batch(prefill_s)},
-    }
+    figures["batches"] = measure_batches(engine, cache)
     return figures, first
+
+
+def measure_batches(engine: TorchEngine, cache: TorchCache) -> dict[str, Any]:
+    """Milliseconds by number of images, of prompts, and of one sequence's tokens in a step."""
+    encode = time_encoder(engine, SIZES)
+    prefill = time_prefill(engine, cache, tuple(s for s in SIZES if s <= cache.num_slots))
+    step = time_step(engine, cache, tuple(n for n in ROWS if n <= cache.capacity))
+    times = {"encode_ms": encode, "prefill_ms": prefill, "step_ms": step}
+    best = {"encode": best_batch(encode), "prefill": best_batch(prefill)}
+    return {
+        **{
+            name: {str(size): seconds * 1e3 for size, seconds in found.items()}
+            for name, found in times.items()
+        },
+        "best": {**best, "cheap_rows": cheap_rows(step)},
+    }
 
 
 def measure_transformers(

@@ -24,5 +24,6 @@ def test_it_runs(tiny_checkpoint: tuple[Path, Any], tmp_path: Path) -> None:
     for side in ("qwink", "transformers"):
         assert result[side]["first_token_ms"] > 0
         assert set(result[side]["decode_step_ms"]) == {"1", "3"}
+    assert set(result["qwink"]["batches"]["step_ms"]) == {"1", "2", "4", "8", "16"}
     assert result["facts"]["hardware"]["accelerator"] is None
     assert set(result["speedup"]["decode_step"]) == {"1", "3"}
