@@ -29,7 +29,7 @@ from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_c
 from qwink.export.recipe import RECIPES, Recipe, Scheme
 from qwink.export.text import decode_schemes
 from qwink.model.artifact import Artifact
-from qwink.native import KERNELS, Kernels, runs
+from qwink.native import FULL_INT8, NATIVE_LAYOUT, Layout, capabilities, choose_kernels
 from qwink.types import Grid, ImageSpan, Patches
 from tests.checkpoints import write_checkpoint
 from tests.outliers import SINK, plant_outliers
@@ -362,18 +362,26 @@ def test_results_stay_after_the_next_step(exact: Pair) -> None:
 # Loading
 
 
-def test_threads_and_environment(
+def test_threads(checkpoint: tuple[Path, Any], exact: Pair) -> None:
+    artifact = Artifact.load(checkpoint[0].parent / "exact")
+    assert OnnxEngine(artifact).threads == physical_cores()
+    assert OnnxEngine(artifact, 2).threads == 2
+    assert exact[0].artifact_id == artifact.manifest.id
+
+
+def test_loading_leaves_the_environment_alone(
     checkpoint: tuple[Path, Any], exact: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "ORT_GQA_DISABLE_FLASH_ATTENTION"
-    artifact = Artifact.load(checkpoint[0].parent / "exact")
-    monkeypatch.delenv(name, raising=False)
-    assert OnnxEngine(artifact).threads == physical_cores()
-    assert name not in os.environ
-    monkeypatch.setenv(name, "0")
-    assert OnnxEngine(artifact, 2).threads == 2
-    assert os.environ[name] == "0"
-    assert exact[0].artifact_id == artifact.manifest.id
+    """Other threads may read it meanwhile. What ONNX Runtime reads is set at import."""
+    assert os.environ["ORT_GQA_DISABLE_FLASH_ATTENTION"] == "1"
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the environment is changed")
+
+    monkeypatch.setattr(type(os.environ), "__setitem__", refuse)
+    monkeypatch.setattr(type(os.environ), "__delitem__", refuse)
+    OnnxEngine(Artifact.load(checkpoint[0].parent / "exact"), 1)
+    monkeypatch.undo()
 
 
 def test_graph_that_does_not_load(
@@ -399,6 +407,22 @@ FLOORS = {  # recipe: prefill's SNR and agreement, decode's
 }
 
 
+ALL_KERNELS = ("onnxruntime", *capabilities().supported)  # each set that this processor runs
+
+
+def engine_of(folder: Path, out: Path, recipe: str, kernels: str) -> OnnxEngine:
+    """An engine that computes with these kernels."""
+    layout: Layout = "onnxruntime" if kernels == "onnxruntime" else NATIVE_LAYOUT
+    artifact = export(folder, out, RECIPES[recipe], layout=layout)
+    if layout == "onnxruntime":
+        return OnnxEngine(artifact, threads=1)
+    choose_kernels(kernels)
+    try:
+        return OnnxEngine(artifact, threads=1)
+    finally:
+        choose_kernels(None)
+
+
 # 128 inputs and more, so that our 4-bit operator has its part.
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
@@ -408,14 +432,12 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
 @pytest.mark.parametrize(
     ("recipe", "kernels"),
-    [("exact", "onnxruntime"), *product(list(FLOORS)[1:], KERNELS)],
+    [("exact", "onnxruntime"), *product(list(FLOORS)[1:], ALL_KERNELS)],
 )
-def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: Kernels) -> None:
-    if not runs(kernels):
-        pytest.skip(f"this processor does not run {kernels} kernels")
+def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: str) -> None:
     folder, reference = wide
-    artifact = export(folder, tmp_path / recipe, RECIPES[recipe], kernels=kernels)
-    engine = OnnxEngine(artifact, threads=1)
+    engine = engine_of(folder, tmp_path / recipe, recipe, kernels)
+    assert engine.about["kernels"] == kernels
     case = make_case(engine, [9, Grid(1, 6, 4), 30, WIDE, 60], seed=1)
     expected = reference_logits(reference, case)
     prefill = all_logits(engine, case)
@@ -428,7 +450,11 @@ def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: K
         snr(decode, expected[tokens]),
         agreement(decode, expected[tokens]),
     )
-    assert all(value >= floor for value, floor in zip(found, FLOORS[recipe], strict=True)), found
+    # Where ONNX Runtime's products would saturate, weights have 7 bits: measured 17.7 dB.
+    reduced = kernels == "onnxruntime" and capabilities().int8_limit < FULL_INT8
+    loss = (3, 0, 3, 0) if reduced and recipe != "exact" else (0, 0, 0, 0)
+    floors = [floor - less for floor, less in zip(FLOORS[recipe], loss, strict=True)]
+    assert all(value >= floor for value, floor in zip(found, floors, strict=True)), found
 
 
 def test_four_bits_lose_what_rounding_costs_and_no_more(tmp_path: Path) -> None:
@@ -495,15 +521,14 @@ def test_outliers_stay_among_themselves(
     down = reference.model.language_model.layers[0].mlp.down_proj
     down.register_forward_hook(lambda _module, inputs, _output: seen.append(inputs[0][0]))
 
-    def others(kernels: Kernels, out: str) -> float:
+    def others(kernels: str, out: str) -> float:
         """SNR of all tokens but the outlier, which comes first."""
-        artifact = export(folder, tmp_path / out, RECIPES["quality"], kernels=kernels)
-        engine = OnnxEngine(artifact, threads=1)
+        engine = engine_of(folder, tmp_path / out, "quality", kernels)
         case = _starting_with_sink(make_case(engine, [9, Grid(1, 6, 4), 60], seed=1))
         expected = reference_logits(reference, case)
         return snr(all_logits(engine, case)[1:], expected[1:])
 
-    per_row = min(others(kernels, kernels) for kernels in KERNELS if runs(kernels))
+    per_row = min(others(kernels, kernels) for kernels in ALL_KERNELS)
     monkeypatch.setattr(linear, "_product", _per_tensor)
     per_tensor = others("onnxruntime", "per_tensor")
     activations = seen[0].abs().amax(dim=1)

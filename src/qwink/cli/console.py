@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Spelt out here, and held against their sources by a test: those import NumPy, help should not.
 TaskName: TypeAlias = Literal["auto", "ocr", "document", "describe", "locate", "frame"]
 RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
-KernelsName: TypeAlias = Literal["amx", "vnni", "onnxruntime"]
+LayoutName: TypeAlias = Literal["native", "onnxruntime"]
 EngineName: TypeAlias = Literal["auto", "onnx", "torch"]
 DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
 QuantizeName: TypeAlias = Literal["int8"]

@@ -72,11 +72,17 @@ def serve(
     ] = None,
     allow_url_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Fetch pictures from this host; may be repeated."),
+        typer.Option(
+            metavar="HOST",
+            help="Fetch pictures from this host: HOST at ports 80 and 443, HOST:PORT at that "
+            "port; may be repeated.",
+        ),
     ] = None,
     allow_public_urls: Annotated[
         bool | None,
-        typer.Option("--allow-public-urls", help="Fetch pictures from any public host."),
+        typer.Option(
+            "--allow-public-urls", help="Fetch pictures from any public host, at ports 80 and 443."
+        ),
     ] = None,
     fetch_timeout: Annotated[
         float | None, typer.Option(metavar="S", help="Longest time for a fetch; by default 15.")
@@ -104,14 +110,13 @@ def serve(
         float | None,
         typer.Option(metavar="S", help="For a client to take what it is sent. [60]"),
     ] = None,
-    uploads_mb: Annotated[
-        int | None, typer.Option(metavar="N", help="Uploaded pictures kept in memory. [256]")
-    ] = None,
-    embeddings_mb: Annotated[
-        int | None, typer.Option(metavar="N", help="Encoded images kept in memory. [256]")
-    ] = None,
-    prefixes_mb: Annotated[
-        int | None, typer.Option(metavar="N", help="Earlier prompts kept in memory. [1024]")
+    memory_mb: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Memory for keys and values, encoded images and uploads, in MiB, beside the "
+            "model's weights; by default a quarter of the machine's, 4096 at most.",
+        ),
     ] = None,
     disk_cache: Annotated[
         bool | None,
@@ -170,9 +175,7 @@ def serve(
         "max_body_mb": max_body_mb,
         "body_timeout": body_timeout,
         "send_timeout": send_timeout,
-        "uploads_mb": uploads_mb,
-        "embeddings_mb": embeddings_mb,
-        "prefixes_mb": prefixes_mb,
+        "memory_mb": memory_mb,
         "disk_cache": disk_cache,
         "cache_dir": cache_dir,
         "disk_cache_mb": disk_cache_mb,

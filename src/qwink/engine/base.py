@@ -40,6 +40,9 @@ class KVCache(Protocol):
     def copy(self, source: int, target: int, num_tokens: int) -> None:
         """Overwrite the first tokens of slot `target` with those of slot `source`."""
 
+    def read(self, slot: int, num_tokens: int) -> NDArray[np.float32]:
+        """A copy of a slot's first tokens, to be looked at: [layers, 2, KV heads, tokens, d]."""
+
     def truncate(self, slot: int, num_tokens: int) -> None:
         """Keep the first tokens of a slot; return the memory behind them to the system."""
 
@@ -49,7 +52,8 @@ class Traits:
     """How an engine is used best, and what it guarantees.
 
     `encode_batch`, `prefill_batch`: how many images and prompts at once take the least time each,
-    as measured. `cheap_rows`: how many tokens of a step cost little more than one.
+    as measured. `cheap_rows`: how many tokens of a step cost little more than one. `spare_slots`:
+    slots for prompts that are kept, beyond those in use, where they take memory only as they fill.
     `invariant`: whether a token's result is the same to the last bit whatever runs beside it and
     wherever a prompt is cut.
     """
@@ -57,6 +61,7 @@ class Traits:
     encode_batch: int = 1
     prefill_batch: int = 1
     cheap_rows: int = 1
+    spare_slots: int = 0
     invariant: bool = False
 
 
@@ -122,6 +127,10 @@ class Engine(Protocol):
 
     @property
     def traits(self) -> Traits: ...
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Main memory for the keys and values of a token; 0 where they lie in a device's."""
 
     @property
     def about(self) -> dict[str, str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -20,48 +17,45 @@ from qwink.engine.onnx_text import Tokens, text_graph
 from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
 from qwink.model.artifact import Artifact
-from qwink.model.config import ModelConfig
 from qwink.model.rope import interpolate_positions, rope_table, vision_rope
 from qwink.model.weights import widen
 from qwink.types import EncodedImage, Grid, Patches
 
 Float = NDArray[np.float32]
 
+SPARE_SLOTS = 16
 MAX_KNOWN_GRIDS = 16  # position tables kept; 3 MB each for 448×448 px at the 2B's size
 
 
 class OnnxEngine:
     """Runs one artifact. `threads` is the number of threads of one computation."""
 
-    traits = Traits()
-
     def __init__(self, artifact: Artifact, threads: int | None = None) -> None:
         """Raises ArtifactError when a graph does not load."""
-        kernels = artifact.manifest.kernels
-        if not native.runs(kernels):
+        here, layout = native.capabilities(), artifact.manifest.layout
+        if layout not in here.layouts:
             raise ArtifactError(
-                f"{artifact.folder}: made of qwink's own {kernels} kernels, which this processor "
-                "does not run, or which were not compiled when qwink was installed; "
-                "export its checkpoint again on this machine"
+                f"{artifact.folder}: made of qwink's own operators, which do not run here "
+                f"({here.advice}); export its checkpoint again on this machine, or with "
+                "--layout onnxruntime"
             )
         self._artifact = artifact
+        self._kernels = here.kernels_of(layout)
+        ours = layout != "onnxruntime"
+        self.traits = Traits(
+            cheap_rows=here.cheap_rows if ours else 1, spare_slots=SPARE_SLOTS, invariant=ours
+        )
         self.config = artifact.config
         self.threads = threads or physical_cores()
         files = {part: artifact.graph(part) for part in ("vision", "prefill", "decode", "head")}
         distinct = sorted(set(files.values()))
-        # Creation is mostly prepacking weights, hence in parallel. In chunks of up to 512 tokens,
-        # GroupQueryAttention's plain path is 1.4x faster than its flash path.
-        with (
-            _environment_variable("ORT_GQA_DISABLE_FLASH_ATTENTION", "1"),
-            ThreadPoolExecutor(len(distinct)) as pool,
-        ):
+        # Creation is mostly prepacking weights, hence in parallel.
+        with ThreadPoolExecutor(len(distinct)) as pool:
             sessions = dict(zip(distinct, pool.map(self._session, distinct), strict=True))
         self._vision, self._head = sessions[files["vision"]], sessions[files["head"]]
         decode = sessions[files["decode"]]
         self._prefill, self._decode = text_graph(sessions[files["prefill"]]), text_graph(decode)
-        inputs = {value.name: value.type for value in decode.get_inputs()}
-        half = inputs["past_key_0"] == "tensor(float16)"
-        self._cache_type = np.dtype(np.float16 if half else np.float32)
+        self._cache_type = np.dtype(native.cache_type(layout))
         self._embedding = artifact.table(artifact.manifest.embedding)
         positions = artifact.table(artifact.manifest.positions)
         self._position_table = widen(positions)
@@ -77,9 +71,15 @@ class OnnxEngine:
         return self._artifact.manifest.name
 
     @property
+    def bytes_per_token(self) -> int:
+        text = self.config.text
+        values = 2 * text.num_layers * text.num_kv_heads * text.head_dim
+        return values * self._cache_type.itemsize
+
+    @property
     def about(self) -> dict[str, str]:
         manifest = self._artifact.manifest
-        return {"engine": "onnx", "recipe": manifest.recipe, "kernels": manifest.kernels}
+        return {"engine": "onnx", "recipe": manifest.recipe, "kernels": self._kernels}
 
     def _session(self, path: Path) -> ort.InferenceSession:
         options = ort.SessionOptions()
@@ -90,8 +90,11 @@ class OnnxEngine:
         # Each graph has threads of its own, which wait for work by spinning: those of one graph
         # must not do so while another runs.
         options.add_session_config_entry("session.force_spinning_stop", "1")
+        # An artifact may come from a processor whose int8 products are exact with larger weights.
+        # Where this one's would saturate, ONNX Runtime then takes a slower, exact product.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         try:
-            if self._artifact.manifest.kernels != "onnxruntime":
+            if self._artifact.manifest.layout != "onnxruntime":
                 options.register_custom_ops_library(str(native.LIBRARY))
             return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime raises a type of its own for each status code
@@ -169,6 +172,7 @@ class OnnxEngine:
             np.asarray(select, np.int64),
             deepstack,
             prompt=True,
+            last=chunk.stop == len(chunk.prompt),
         )
         return self._prefill.run(cache, tokens)
 
@@ -196,17 +200,3 @@ class OnnxEngine:
         """Final norm and LM head: [L, D] → [L, vocab]."""
         logits: Float = self._head.run(["logits"], {"hidden": hidden})[0]
         return logits
-
-
-@contextmanager
-def _environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable for ONNX Runtime to read, and put back what was there."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

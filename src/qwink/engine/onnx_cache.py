@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+from numpy.typing import NDArray
 
 from qwink.engine.reserve import Reserved
 from qwink.model.config import ModelConfig
@@ -90,6 +91,10 @@ class OnnxCache:
         rows = self._rows[source], self._rows[target]
         self._data[:, :, rows[1], :, :num_tokens] = self._data[:, :, rows[0], :, :num_tokens]
         self._written[target] = max(self._written[target], num_tokens)
+
+    def read(self, slot: int, num_tokens: int) -> NDArray[np.float32]:
+        """A copy of a slot's first tokens, to be looked at: [layers, 2, KV heads, tokens, d]."""
+        return self._data[:, :, self._rows[slot], :, :num_tokens].astype(np.float32)
 
     def truncate(self, slot: int, num_tokens: int) -> None:
         """Keep the first tokens of a slot; return the memory behind them to the system."""

@@ -19,7 +19,8 @@ from qwink.engine.onnx_cache import OnnxCache
 Float = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-ANSWER, FIRST_CHUNK, NEXT_CHUNK = range(3)  # what our operators are told of a pass
+# What our operators are told of a pass; LAST_CHUNK is added to the kinds of chunk.
+ANSWER, FIRST_CHUNK, NEXT_CHUNK, LAST_CHUNK = 0, 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,7 @@ class Tokens:
     select: Ints  # [L] ascending, the tokens whose hidden states are wanted
     deepstack: Float | None = None  # [taps, R, D], zero where there is no image
     prompt: bool = False
+    last: bool = False  # no chunk of the prompt follows
 
     @property
     def counts(self) -> list[int]:
@@ -69,7 +71,10 @@ class RaggedGraph:
         spans = zip(tokens.slots, tokens.starts, tokens.stops, strict=True)
         # The operators may keep a prompt's keys in tiles from one chunk to the next.
         continues = [cache.extend(*span, prompt=tokens.prompt) for span in spans]
-        kind = ANSWER if not tokens.prompt else NEXT_CHUNK if all(continues) else FIRST_CHUNK
+        kind = ANSWER
+        if tokens.prompt:
+            kind = NEXT_CHUNK if all(continues) else FIRST_CHUNK
+            kind += LAST_CHUNK * tokens.last
         binding = cache.binding(self._session, 0, cache.num_slots)
         rows = [cache.row(slot) for slot in tokens.slots]
         bind = binding.bind_cpu_input

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from qwink.errors import ArtifactError
 from qwink.model.config import ModelConfig, load_config
-from qwink.native import Kernels
+from qwink.native import LAYOUTS, Layout
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 # What is copied from the checkpoint, so that an artifact stands alone.
 COPIED_FILES = (
@@ -57,8 +57,8 @@ class Manifest:
     """What is in an artifact. `id` changes whenever an answer could.
 
     `graphs` says which file plays which part: vision, prefill, decode, head. Prefill and decode
-    are the same file where one copy of the weights serves both. `kernels` says whose operators
-    they are made of.
+    are the same file where one copy of the weights serves both. `layout` says which operators
+    they are made of, and how weights are stored.
     """
 
     format_version: int
@@ -71,7 +71,7 @@ class Manifest:
     positions: TableInfo
     files: dict[str, FileInfo]
     versions: dict[str, str]
-    kernels: Kernels = "onnxruntime"
+    layout: Layout
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
@@ -86,6 +86,8 @@ class Manifest:
         values["files"] = {name: FileInfo(**info) for name, info in values["files"].items()}
         if set(values["graphs"]) != set(PARTS):
             raise ValueError("graphs")
+        if values["layout"] not in LAYOUTS:
+            raise ValueError("layout")
         return cls(**values)
 
 
@@ -105,7 +107,9 @@ class Artifact:
         try:
             values = json.loads(path.read_text("utf-8"))
             version = values["format_version"]
-            manifest = Manifest.from_json(path.read_text("utf-8")) if version == 1 else None
+            manifest = (
+                Manifest.from_json(path.read_text("utf-8")) if version == FORMAT_VERSION else None
+            )
         except FileNotFoundError:
             raise ArtifactError(f"{folder}: not an artifact, it has no {MANIFEST}") from None
         except (OSError, KeyError, TypeError, ValueError, AttributeError):

@@ -44,7 +44,8 @@ class Guard:
         self._open = _OPEN + (("/metrics",) if options.open_metrics else ())
         self._origins = options.allow_origin
         # A page whose name was pointed at 127.0.0.1 (DNS rebinding) comes with that name as Host.
-        self._hosts = (*_LOOPBACK, *options.allow_host) if options.host in _LOOPBACK else ()
+        allowed = (*_LOOPBACK, *(name.lower() for name in options.allow_host))
+        self._hosts = allowed if options.host in _LOOPBACK else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         failure = self._refusal(scope) if scope["type"] == "http" else None

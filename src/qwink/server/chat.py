@@ -19,7 +19,7 @@ from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.answer import Answer, timings_of
 from qwink.server.budgets import Pace
 from qwink.server.failures import Failure, as_failure, invalid
-from qwink.server.limits import ClientGone
+from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures, image_options, place_of
 from qwink.server.schema import ChatRequest
@@ -75,7 +75,8 @@ class Exchange:
         if kind != "application/json":
             message = "the body must be JSON; send Content-Type: application/json"
             raise Failure(415, message, "unsupported_media_type")
-        request = parse(await self._http.body())
+        body = body_of(self._http.scope)
+        request = parse(body.take())
         self._record.details |= {
             "model": request.model if request.model in service.model_names else "unknown",
             "stream": bool(request.stream),
@@ -91,13 +92,17 @@ class Exchange:
             bool(request.logprobs),
             bool(options and options.include_usage),
         )
+        stream = bool(request.stream)
         service.admit()
         service.num_active += 1
         streaming = False
         try:
             question = await self._while_connected(self._prepare(request, sampling))
+            # The request holds its pictures as text, as large as the body. The question does not.
+            del request
+            body.release()
             run = service.run(question, self._note)
-            if request.stream:
+            if stream:
                 streaming = True
                 timeout = service.options.send_timeout
                 return EventStream(run, answer, self._record, timeout, self._end)
@@ -166,12 +171,12 @@ class Exchange:
 
 
 async def hung_up(http: Request) -> None:
-    """Returns when the client is gone. The body must have been read."""
+    """Returns when the client is gone. `BodyLimit` has read the body."""
     while (await http.receive())["type"] != "http.disconnect":
         pass
 
 
-def parse(body: bytes) -> ChatRequest:
+def parse(body: bytes | bytearray) -> ChatRequest:
     """Raises Failure, naming the field, for the first thing that is wrong."""
     try:
         return ChatRequest.model_validate_json(body)

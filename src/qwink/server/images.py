@@ -11,6 +11,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from qwink.server.failures import Failure
+from qwink.server.limits import body_of
 from qwink.server.service import Service
 from qwink.server.uploads import Upload
 
@@ -55,7 +56,7 @@ def image_routes(service: Service) -> APIRouter:
 
 async def _content(http: Request) -> bytes:
     kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = await http.body()
+    body = bytes(body_of(http.scope).take())
     if kind != "multipart/form-data":
         return body
     try:

@@ -1,4 +1,4 @@
-"""How much a client may send, and how long it may take over it."""
+"""Limits on a request's body: its size, its time, and the memory of all bodies together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import h11
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qwink.server.failures import Failure
@@ -18,38 +18,87 @@ from qwink.server.options import ServerOptions
 HEADER_TIMEOUT_S = 15.0
 _BYTES_PER_SECOND = 32_000  # slowest body that is still waited for
 _BODIES_AT_ONCE = 8  # bodies of the largest size held in memory together
+_KEY = "qwink_body"
 
 
 class ClientGone(Exception):
     """The client hung up before its request was complete."""
 
 
+class Bodies:
+    """The bytes of all bodies in memory, and their limit."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes, self.num_bytes = max_bytes, 0
+
+
+class Body:
+    """One request's body, counted in `bodies` until `release`."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._content = bytearray()
+        self._num_counted = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Raises a refusal if all bodies together become too large."""
+        if self._bodies.num_bytes + len(chunk) > self._bodies.max_bytes:
+            raise _Refused(_too_many())
+        self._bodies.num_bytes += len(chunk)
+        self._num_counted += len(chunk)
+        self._content += chunk
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def take(self) -> bytearray:
+        """The content, which is no longer kept here.
+
+        It stays counted until `release`: what the caller parses from it is as large.
+        """
+        content, self._content = self._content, bytearray()
+        return content
+
+    def release(self) -> None:
+        """Neither the content nor what was parsed from it is in memory any more."""
+        self._content = bytearray()
+        self._bodies.num_bytes -= self._num_counted
+        self._num_counted = 0
+
+
+def body_of(scope: Scope) -> Body:
+    """The body of a request that `BodyLimit` has read."""
+    body: Body = scope[_KEY]
+    return body
+
+
 class BodyLimit:
-    """Reads a request's body before the app runs, counting; the app gets it in one piece."""
+    """Reads a request's body before the app runs; the app gets it from `body_of`."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app, self._max, self._timeout = app, options.max_body, options.body_timeout
-        self._held = 0  # bytes of all bodies in memory
+        self.bodies = Bodies(_BODIES_AT_ONCE * options.max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
-        body = bytearray()
+        body = scope[_KEY] = Body(self.bodies)
         try:
             await self._read(Headers(scope=scope), receive, body)
             record_of(scope).details["bytes_in"] = len(body)
-            await self._app(scope, _replay(bytes(body), receive), send)
+            await self._app(scope, receive, send)
         except _Refused as refused:
+            body.release()  # a client may take long to read why
             await respond(refused.failure, scope, receive, send)
         except ClientGone:
             record_of(scope).client_gone = True
         finally:
-            self._held -= len(body)
+            body.release()
 
-    async def _read(self, headers: Headers, receive: Receive, body: bytearray) -> None:
-        """Fill `body`. What is too large is read on for a while but not kept: a client that is
-        cut off while sending rarely reads why.
+    async def _read(self, headers: Headers, receive: Receive, body: Body) -> None:
+        """Fill `body`. Bytes above the limit are read for a while but not kept: a client that is
+        cut off while it sends rarely reads the answer that says why.
         """
         declared = headers.get("content-length", "")
         if (declared.isdecimal() and int(declared) > 2 * self._max) or "expect" in headers:
@@ -67,10 +116,7 @@ class BodyLimit:
             chunk = message.get("body", b"")
             received += len(chunk)
             if received <= self._max:
-                if self._held + len(chunk) > _BODIES_AT_ONCE * self._max:
-                    raise _Refused(_too_many())
-                self._held += len(chunk)
-                body += chunk
+                body.add(chunk)
             elif received > 2 * self._max:
                 self._check(received)
             if not message.get("more_body", False):
@@ -97,16 +143,6 @@ def _too_slow() -> Failure:
 def _too_many() -> Failure:
     headers = {"Connection": "close", "Retry-After": "5"}
     return Failure(429, "too many large bodies at once; try again", "overloaded", headers=headers)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body once, then whatever else comes: that the client has hung up."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replay
 
 
 class HttpProtocol(H11Protocol):

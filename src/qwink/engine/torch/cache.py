@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from qwink.engine.reserve import Reserved
@@ -68,6 +69,11 @@ class TorchCache:
     def copy(self, source: int, target: int, num_tokens: int) -> None:
         """Overwrite the first tokens of slot `target` with those of slot `source`."""
         self._data[:, :, target, :, :num_tokens] = self._data[:, :, source, :, :num_tokens]
+
+    def read(self, slot: int, num_tokens: int) -> NDArray[np.float32]:
+        """A copy of a slot's first tokens, to be looked at: [layers, 2, KV heads, tokens, d]."""
+        values: NDArray[np.float32] = self._data[:, :, slot, :, :num_tokens].float().cpu().numpy()
+        return values
 
     def truncate(self, slot: int, num_tokens: int) -> None:
         """Keep the first tokens of a slot; return the memory behind them to the system.

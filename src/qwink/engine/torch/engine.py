@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from qwink.types import EncodedImage, Patches
 Float = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
+SPARE_SLOTS = 16  # on a CPU; they take no memory until they are used
 # Part of every cache key. Change it when results change.
 _ARITHMETIC = "torch-1"
 
@@ -65,6 +67,7 @@ class TorchEngine:
         self.threads = threads or physical_cores()
         if self.device.type == "cpu":
             torch.set_num_threads(self.threads)
+            self.traits = replace(self.traits, spare_slots=SPARE_SLOTS)
         self._memory = memory or DeviceMemory(self.device)
         check_method(quantize)
         self._quantize = quantize
@@ -81,6 +84,11 @@ class TorchEngine:
     @property
     def name(self) -> str:
         return self.config.name
+
+    @property
+    def bytes_per_token(self) -> int:
+        on_cpu = self.device.type == "cpu"
+        return bytes_per_token(self.config.text, self.dtype) if on_cpu else 0
 
     @property
     def about(self) -> dict[str, str]:
