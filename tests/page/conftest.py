@@ -1,7 +1,7 @@
 """Fixtures: a browser, and servers with nano.
 
-Each test module has its own browser: while Playwright is open, the thread has a running event
-loop, and tests in other modules start one too.
+There is one browser per test module, not one per session: while Playwright is open, the thread has
+a running event loop, and asyncio.run in other tests would fail.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_MS = 90_000.0
 SHOTS = ROOT / "docs" / "images"
 AXE = "axe-core@4.14.1"
-# Without these flags, Chromium makes network requests of its own.
+# Without these flags, Chromium sends requests to Google.
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
