@@ -13,10 +13,10 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 HAS_PIP := $(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip >/dev/null
 RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
-NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch])
+NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch] src/qwink/native/*/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help ask test check fix docs clean
+.PHONY: help ask test check fix sanitize docs clean
 .DELETE_ON_ERROR:
 
 help: ## list these words
@@ -38,6 +38,9 @@ fix: $(DEV) ## repair and format what can be
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 	@$(BIN)/clang-format -i $(filter src/%,$(NATIVE))
+
+sanitize: $(DEV) ## test the kernels with checks of their memory and arithmetic
+	@$(BIN)/python -m tests.native.sanitize
 
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py

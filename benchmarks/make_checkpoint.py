@@ -1,4 +1,4 @@
-"""Writes a stand-in for a published Qwen3-VL checkpoint: right in everything but its weights.
+"""Writes a stand-in for a published Qwen3-VL checkpoint, with random weights.
 
     python benchmarks/make_checkpoint.py OUT [--size 2b] [--tokenizer FOLDER_OR_TGZ] [--outliers]
 
@@ -63,7 +63,7 @@ SIZES = ("2b", "4b", "8b", "tiny")
 
 
 class RandomTensors:
-    """The checkpoint's tensors as functions of seed, name and place: nothing is held."""
+    """The checkpoint's tensors, computed from seed, name and position; none is kept in memory."""
 
     def __init__(self, config: ModelConfig, seed: int, outliers: bool) -> None:
         self.config, self.seed = config, seed

@@ -1,4 +1,4 @@
-"""nano's accuracy on held-out pictures, through qwink itself: per recipe, and per resize filter.
+"""nano's accuracy on held-out pictures, answered by qwink: by recipe, and by resize filter.
 
     python -m benchmarks.nano [--count 800]
 
@@ -9,7 +9,6 @@ twice as large as nano takes it, so that qwink must resize it. Writes JSON to be
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,10 +18,9 @@ import PIL.Image
 
 from qwink.export.recipe import RECIPES
 from qwink.inputs.patches import RESAMPLES
+from qwink.lab.record import RESULTS, record, write
 from qwink.runtime.models import load
 from training.nano.evaluate import Question, held_out, score
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def enlarged(question: Question) -> Question:
@@ -33,7 +31,7 @@ def enlarged(question: Question) -> Question:
 
 
 def evaluate(recipe: str, asked: Sequence[Question], **options: Any) -> dict[str, Any]:
-    """Scores per task, of greedy answers; several questions run together."""
+    """Scores per task, of greedy answers; eight questions run at once."""
     with load("nano", recipe=recipe) as vlm, ThreadPoolExecutor(8) as pool:
 
         def answer(question: Question) -> str:
@@ -56,7 +54,7 @@ def main() -> None:
     for resample in RESAMPLES:
         result["filters"][resample] = evaluate("balanced", large, resample=resample)
         print(resample, result["filters"][resample]["read"], flush=True)
-    args.out.write_text(json.dumps(result, indent=2) + "\n")
+    write(args.out, record("nano", result).document())
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 python -m scripts.make_performance          # write
 python -m scripts.make_performance --check  # fail if something is out of date
 
-A section is a module of scripts/performance with a function `section`; it gives None while its
-results are not there. The order is that of SECTIONS.
+A section is a module of scripts/performance with a function `section`, which returns None if its
+results are missing. Sections appear in the order of SECTIONS.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sections(results: Results) -> list[Section]:
 
 
 def stale(root: Path) -> list[str]:
-    """Files below `root` that do not say what its results say."""
+    """Files below `root` that differ from what its results give."""
     found = sections(Results(root / "benchmarks" / "results"))
     page = root / "docs" / "performance.md"
     files = [] if page.is_file() and page.read_text("utf-8") == render(found) else [str(page)]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qwink.engine.base import Engine, image_key
+from qwink.engine.base import Chunk, Engine, NewTokens, image_key
 from qwink.model.config import ModelConfig
 from qwink.model.rope import mrope_positions
 from qwink.types import EncodedImage, Grid, ImageSpan, Patches, Prompt
@@ -112,7 +112,7 @@ def reference_features(reference: Any, patches: Patches) -> tuple[Float, Float]:
 
 
 def encode_all(engine: Engine, case: Case) -> dict[str, EncodedImage]:
-    encoded = [engine.encode(patches) for patches in case.patches]
+    encoded = engine.encode(case.patches)
     return {image.key: image for image in encoded}
 
 
@@ -134,8 +134,8 @@ def engine_logits(
     found: dict[int, Float] = {}
     start = 0
     for stop in sorted({*(cut for cut in cuts if 0 < cut < num_prefilled), num_prefilled}):
-        hidden = engine.prefill(cache, slot, prompt, images, start, stop)
-        found[stop - 1] = engine.logits(hidden[None])[0]
+        hidden = engine.prefill(cache, [Chunk(slot, prompt, images, start, stop)])
+        found[stop - 1] = engine.logits(hidden)[0]
         start = stop
     for token in range(num_prefilled, len(prompt)):
         found[token] = decode_token(engine, cache, slot, prompt, token)
@@ -144,9 +144,17 @@ def engine_logits(
 
 def decode_token(engine: Engine, cache: Any, slot: int, prompt: Prompt, token: int) -> Float:
     """One step on a text token of the prompt, those before it being in the cache."""
-    position = int(prompt.positions[0, token])
-    logits: Float = engine.decode(cache, slot, [int(prompt.ids[token])], [token], [position])[0]
+    logits: Float = engine.step(cache, [new_tokens(slot, prompt, token)])[0]
     return logits
+
+
+def new_tokens(
+    slot: int, prompt: Prompt, start: int, count: int = 1, num_logits: int | None = None
+) -> NewTokens:
+    """Text tokens of a prompt as an answer's, those before them being in the cache."""
+    ids = tuple(prompt.ids[start : start + count].tolist())
+    position = int(prompt.positions[0, start])
+    return NewTokens(slot, ids, start, position, count if num_logits is None else num_logits)
 
 
 def assert_parity(found: dict[int, Float], expected: Float) -> None:

@@ -18,7 +18,6 @@ import pytest
 from qwink.cli.console import (
     DtypeName,
     EngineName,
-    KernelsName,
     RecipeName,
     TaskName,
     exit_codes,
@@ -26,7 +25,6 @@ from qwink.cli.console import (
 )
 from qwink.engine.torch.device import DTYPES
 from qwink.export.recipe import RECIPES
-from qwink.native import KERNELS
 from qwink.runtime.engines import ENGINES
 from qwink.types import STAGES, TASKS
 from tests.conftest import Ran, RunQwink
@@ -48,7 +46,6 @@ def assert_fails(ran: Ran, code: int, *words: str) -> None:
 def test_choices_equal_those_of_the_runtime() -> None:
     assert get_args(TaskName) == TASKS
     assert get_args(RecipeName) == tuple(RECIPES)
-    assert get_args(KernelsName) == KERNELS
     assert get_args(EngineName) == ENGINES
     assert get_args(DtypeName) == ("auto", *DTYPES)
 
@@ -328,12 +325,12 @@ def test_export_for_any_processor(
     qwink: RunQwink, tiny_checkpoint: tuple[Path, Any], tmp_path: Path
 ) -> None:
     source, out = str(tiny_checkpoint[0]), tmp_path / "out"
-    ran = qwink("export", source, "--kernels", "onnxruntime", "--out", str(out))
+    ran = qwink("export", source, "--layout", "onnxruntime", "--out", str(out))
     assert ran.code == 0, ran.err
-    assert json.loads((out / "manifest.json").read_text())["kernels"] == "onnxruntime"
-    ran = qwink("export", source, "--kernels", "onnxruntime")
+    assert json.loads((out / "manifest.json").read_text())["layout"] == "onnxruntime"
+    ran = qwink("export", source, "--layout", "onnxruntime")
     assert ran.code == 2
-    assert "--kernels needs --out" in ran.err
+    assert "--layout needs --out" in ran.err
 
 
 def test_export_does_not_overwrite(

@@ -21,10 +21,20 @@ LEVELS = (
     ("inputs", "cache", "model"),
     ("export", "engine", "hub"),
     ("runtime",),
-    ("server", "jobs", "bench", "verify"),
+    ("server", "jobs", "lab"),
     ("cli",),
     ("__main__",),
 )
+# They run as separate processes.
+TORCH_PROGRAMS = {
+    ("lab", "ladder", "torch_service"),
+    ("lab", "peers", "transformers_peer"),
+    ("lab", "torch_engine"),
+}
+# The commands that measure; nothing else outside of the lab may import it.
+MEASURING = {("cli", "bench"), ("cli", "verify"), ("cli", "comparison")}
+# Shared by all measurements; they import no measurement.
+SHARED = {"facts", "statistics", "record", "quality"}
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
 
@@ -79,6 +89,25 @@ def test_imports_go_one_way(path: Path) -> None:
         assert not our_imports(path)
 
 
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(names(path)) or "qwink")
+def test_nothing_that_answers_imports_the_lab(path: Path) -> None:
+    name = names(path)
+    if name[:1] == ("lab",):
+        assert "server" not in our_imports(path)  # its clients come over HTTP
+    elif name[:2] not in MEASURING:
+        assert "lab" not in our_imports(path)
+
+
+@pytest.mark.parametrize("name", sorted(SHARED))
+def test_what_measurements_share_imports_no_measurement(name: str) -> None:
+    found = {
+        module.split(".")[2]
+        for module in imports(SOURCE / "lab" / f"{name}.py")
+        if module.startswith("qwink.lab.")
+    }
+    assert found <= SHARED
+
+
 def test_parts_do_not_depend_on_each_other_in_circles() -> None:
     graph: dict[str, set[str]] = {part: set() for part in LEVEL_OF}
     for path in MODULES:
@@ -94,8 +123,7 @@ def test_parts_do_not_depend_on_each_other_in_circles() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(names(path)) or "qwink")
 def test_heavy_libraries_stay_where_they_belong(path: Path) -> None:
     name, libraries = names(path), their_imports(path)
-    # The ladder's plain service is a process of its own.
-    if name[:2] != ("engine", "torch") and name != ("bench", "ladder", "torch_service"):
+    if name[:2] != ("engine", "torch") and name not in TORCH_PROGRAMS:
         assert not libraries & {"torch", "transformers"}
     if name[:1] != ("cli",):
         assert not libraries & {"typer", "rich", "click"}
@@ -126,6 +154,10 @@ def run(code: str, *arguments: str, **environment: str) -> None:
 
 def test_import_costs_next_to_nothing() -> None:
     run("import sys, qwink; assert not {'numpy', 'onnxruntime', 'torch'} & set(sys.modules)")
+
+
+def test_the_command_line_loads_no_measurement_before_it_is_asked_for() -> None:
+    run("import sys, qwink.cli; assert not any(m.startswith('qwink.lab') for m in sys.modules)")
 
 
 def test_nothing_is_written_outside_of_qwink_home(

@@ -29,8 +29,8 @@ options.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
 options.pure = pure == "pure"
 sys.exit(llama_cpp.llama_model_quantize(source.encode(), target.encode(), options))
 """
-# GCC before 14 (and its later 11 to 13) tells the optimiser that this instruction reads 8 of its
-# 64 bytes; the rest is then optimised away, and AMX faults on what it finds (GCC bug 114098).
+# Older GCC tells the optimiser that this instruction reads 8 of its 64 bytes. The writes of the
+# other bytes are then removed, and AMX faults on an invalid configuration (GCC bug 114098).
 TILE_CONFIG = """#pragma once
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -75,7 +75,7 @@ def openvino(site: Site) -> None:
     # The exporter does not know Transformers 5.
     site.pip(TORCH, "openvino-genai", "optimum-intel", "nncf", "transformers<5", "pillow")
     if not site.ready:
-        # Nothing here needs it, and beside a CPU build of PyTorch that of PyPI fails on import.
+        # PyPI's torchvision fails on import with a CPU build of PyTorch, and is not needed here.
         site.run(site.python, "-m", "pip", "uninstall", "--yes", "torchvision")
     shutil.rmtree(site.folder / "int4", ignore_errors=True)
     site.run(
@@ -94,7 +94,7 @@ def llama_cpp(site: Site) -> None:
     header = site.folder / "tile_config.h"
     header.write_text(TILE_CONFIG)
     site.pip(archive, CMAKE_ARGS=f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS=-include{header}")
-    # The converter comes with the sources only; this is what it needs.
+    # Needed by the converter, which is part of the sources only.
     site.pip(TORCH, "transformers<5", "sentencepiece", "pyyaml")
     source = site.folder / "source"
     shutil.rmtree(source, ignore_errors=True)

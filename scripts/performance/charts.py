@@ -1,7 +1,7 @@
-"""Charts as SVG, which say of what they were drawn.
+"""Charts as SVG with a digest of their data in the metadata.
 
-Drawn by another matplotlib, a chart differs in many small ways, and says the same. So it is not
-compared as a picture: its metadata hold a digest of its data and of the code that draws it.
+Files of different versions of matplotlib differ although they show the same. So charts are compared
+by the digest of their data and of the code that draws them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def digest(chart: Chart) -> str:
     assert spec.origin is not None, chart.module
     state = hashlib.sha256(json.dumps(chart.document, sort_keys=True).encode())
     state.update(chart.function.encode())
-    # As text, so that a checkout's line ends make no difference.
+    # As text, since a checkout may have other line ends.
     state.update(Path(spec.origin).read_text("utf-8").encode())
     return state.hexdigest()
 
@@ -35,7 +35,7 @@ def is_current(chart: Chart, folder: Path) -> bool:
 def write(chart: Chart, folder: Path) -> None:
     """Draw it, unless it is there already."""
     if not is_current(chart, folder):
-        from qwink.bench.plot import save  # brings matplotlib, which checking does without
+        from qwink.lab.plot import save  # imports matplotlib, which --check does not need
 
         figure = getattr(import_module(chart.module), chart.function)(chart.document)
         save(figure, folder / f"{chart.name}.svg", f"sha256:{digest(chart)}")

@@ -1,9 +1,10 @@
-"""What images cost, in hours of the measured machine."""
+"""Prices of images, in hours of the measured machine."""
 
 from __future__ import annotations
 
-from qwink.bench.price import HOUR_MS, Tariff, break_even
-from qwink.bench.services import services
+from qwink.lab.cost.price import HOUR_MS, Tariff, break_even
+from qwink.lab.cost.services import services
+from qwink.lab.record import parse
 from scripts.performance.layout import Results, Section, table
 
 SIZE, ANSWER_TOKENS = "448x448", 64
@@ -12,17 +13,17 @@ TEXT = f"""## Cost
 
 One picture at {SIZE} (nano: at its largest size) and an answer of {ANSWER_TOKENS} tokens, one after
 the other, from the stages above. Multiply machine-hours by your price of an hour; `qwink bench
-cost` does so for your own measurement. Break-even: from so many images an hour on, a machine that
-is always on costs less than one paid per use, where an hour of use costs so many times an hour of
-the machine, requests come independently of each other, idle machines are free and taken away after
-five minutes, and a cold start is billed.
+cost` does so for your own measurement. Break-even: above this number of images an hour, a machine
+that is always on costs less than one paid per use, if an hour of use costs the given multiple of an
+hour of the machine, requests are independent of each other, idle machines are free and stopped
+after five minutes, and a cold start is billed.
 """
 
 
 def section(results: Results) -> Section | None:
     rows = []
     for name, document in results.family("stages").items():
-        found = services(document, ANSWER_TOKENS)
+        found = services(parse(document), ANSWER_TOKENS)
         service = found.get(SIZE) or list(found.values())[-1]
         rows.append(
             [

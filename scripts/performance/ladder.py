@@ -1,4 +1,4 @@
-"""What each optimisation brings: the ladder on the CPU, and the one on a GPU."""
+"""The gain of each optimisation: the ladders on the CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from scripts.performance.layout import (
     table,
 )
 
-TEXT = """## The ladder: what each optimisation brings
+TEXT = """## The ladder: the gain of each optimisation
 
-By `qwink bench ladder`: each rung is a service that was really run, and keeps what the rungs before
-it brought. *Plain service* is what people write first: Transformers in fp32, every pixel decoded,
-Lanczos, the model loaded when a request comes, as where services sleep between requests. *Gain* is
-the rung before's time of an answer over this one's, on the same questions: where a rung brings
-questions of its own (30 % about pictures seen shortly before; several users at once), the rung
-before was run on them too. *All* multiplies the gains up to here. Rungs run one after the other, so
-a neighbour that comes or goes on a shared machine shows in one rung.
+By `qwink bench ladder`: each rung is a measured service, which adds one optimisation to the
+previous rung. *Plain service* is Transformers in fp32 with all pixels decoded and Lanczos; it loads
+the model for each request, as a service scaled to zero does. *Gain* is the previous rung's time per
+answer divided by this one's, on the same questions: if a rung has different questions (30 % about
+pictures seen shortly before; several users at once), the previous rung was run on them too. *All*
+is the product of the gains so far. Rungs run one after the other, so another process on a shared
+machine can affect a single rung.
 
 *Agreement* is with the first rung: the same first token; the same tokens up to the first
-difference; correlation of the first token's logits; and how near the prepared picture is, enlarged
-to the same size where it is smaller. *True* counts answers that contain what is known to be true;
-random weights know nothing, and nano reads single lines only.
+difference; correlation of the first token's logits; and similarity of the prepared picture, resized
+to the same size. *True* counts answers that contain the correct answer; random weights know none,
+and nano reads single lines only.
 
-The ladder of PyTorch on a GPU (`--gpu`) is shown only where a GPU climbed it.
+The ladder of PyTorch on a GPU (`--gpu`) is shown only if it ran on a GPU.
 """
 
 
@@ -37,7 +37,7 @@ def section(results: Results) -> Section | None:
     if not found:
         return None
     charts = {
-        name: Chart(f"ladder-{name}", document, "qwink.bench.ladder.plot", "draw_ladder")
+        name: Chart(f"ladder-{name}", document, "qwink.lab.ladder.plot", "draw_ladder")
         for name, document in found.items()
     }
     parts = [_one(name, document, charts[name]) for name, document in found.items()]
@@ -45,7 +45,7 @@ def section(results: Results) -> Section | None:
 
 
 def _counts(result: Document) -> bool:
-    """A GPU's ladder that was only tried on a CPU says nothing."""
+    """Whether a GPU's ladder was run on a GPU."""
     accelerator = result["facts"]["hardware"]["accelerator"]
     return result["settings"]["ladder"] == "cpu" or accelerator is not None
 

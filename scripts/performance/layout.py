@@ -1,12 +1,13 @@
-"""What sections share: results by name, tables, figures with their spread, the machine."""
+"""Shared by all sections: results by name, charts, tables, formats of figures."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from qwink.lab.record import read
 
 Document = dict[str, Any]
 
@@ -18,17 +19,14 @@ class Results:
     folder: Path
 
     def read(self, name: str) -> Document | None:
-        """None where nobody has measured that yet: its section is then left out."""
+        """The document of NAME.json; None if there is none, which leaves its section out."""
         path = self.folder / f"{name}.json"
-        return json.loads(path.read_text("utf-8")) if path.is_file() else None
+        return read(path).document() if path.is_file() else None
 
     def family(self, prefix: str) -> dict[str, Document]:
         """load-nano.json, load-fast.json, ... as nano, fast, ..., in order of name."""
         paths = sorted(self.folder.glob(f"{prefix}-*.json"))
-        return {
-            path.stem.removeprefix(f"{prefix}-"): json.loads(path.read_text("utf-8"))
-            for path in paths
-        }
+        return {path.stem.removeprefix(f"{prefix}-"): read(path).document() for path in paths}
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,11 @@ def family_section(
     function: str,
     describe: Callable[[str, Document, Chart], str],
 ) -> Section | None:
-    """A part for each result of a family, with a chart by `function` of qwink.bench.plot."""
+    """A part for each result of a family, with a chart by `function` of qwink.lab.plot."""
     if not found:
         return None
     charts = {
-        name: Chart(f"{prefix}-{name}", document, "qwink.bench.plot", function)
+        name: Chart(f"{prefix}-{name}", document, "qwink.lab.plot", function)
         for name, document in found.items()
     }
     parts = [describe(name, document, charts[name]) for name, document in found.items()]
@@ -87,14 +85,12 @@ def milliseconds(value: float) -> str:
 
 
 def machine(result: Document) -> str:
-    """One line on where a result comes from, for both forms of result files."""
-    facts = result.get("facts", result)
-    hardware, versions = facts["hardware"], facts.get("versions", {})
+    """One line on the hardware, versions and commit of a result."""
+    facts = result["facts"]
+    hardware, versions = facts["hardware"], facts["versions"]
     parts = [f"{hardware['num_cpus']} CPUs ({hardware['cpu']}: {', '.join(hardware['features'])})"]
     if hardware.get("accelerator"):
         parts.append(hardware["accelerator"])
-    if "memory_read_gb_per_s" in hardware:
-        parts.append(f"memory reads {hardware['memory_read_gb_per_s']} GB/s")
     used = ", ".join(f"{name} {version}" for name, version in versions.items())
     commit = facts.get("commit")
     changed = ", with changes" if facts.get("modified") else ""

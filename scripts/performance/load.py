@@ -15,8 +15,8 @@ from scripts.performance.layout import (
 
 TEXT = """## Under load
 
-By `qwink bench load`, over HTTP on the same machine: so many users at once, each asking about one
-new picture after the other. The client shares the processors with the server.
+By `qwink bench load`, over HTTP on the same machine: each of the concurrent users asks
+about one new picture after the other. The client shares the processors with the server.
 """
 
 

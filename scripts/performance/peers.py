@@ -1,4 +1,4 @@
-"""qwink beside other engines."""
+"""qwink compared with other engines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from scripts.performance.layout import Document, Results, Section, machine, spre
 
 TEXT = """## Beside other engines
 
-By `benchmarks/compare.py`: the same picture as JPEG in memory, prompt and number of output tokens,
-each engine through its public interface, in a process of its own and at the best of the settings
-tried. They take turns, and stand still while it is not theirs. *First token* runs from the
-picture's bytes to the first token; *cold start* from the start of the process to the first token,
-with files in the page cache as far as memory goes. *Times ours* is the peer's time over ours,
-round by round: the median, the least and the largest.
+By `python -m qwink.lab.peers.compare`: the same picture as JPEG in memory, prompt and number of
+output tokens, each engine in a separate process, through its public interface and at the best of
+the settings tried. They take turns; a process is stopped while another is measured. *First token*
+runs from the picture's bytes to the first token; *cold start* from the start of the process to the
+first token, with files in the page cache as far as memory goes. *Times ours* is the peer's time
+over ours, round by round: the median, the least and the largest.
 """
 TRIED = """### Settings tried
 

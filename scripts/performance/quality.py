@@ -6,13 +6,13 @@ from scripts.performance.layout import Document, Results, Section, table
 
 TEXT = """## Quality of the recipes
 
-Three views, none of them the real model's:
+Three measurements, none of them on the real model:
 
 - **Signal-to-noise and agreement with `exact`** on the random full-size checkpoint, and on one with
   planted outliers (four channels × 30 in the residual stream, a first token whose MLP activation
   is about a thousand times the usual). Logits of random weights are nearly flat, so that first
-  choices flip easily: compare the recipes with each other, not with 100 %.
-- **nano's accuracy** on held-out pictures: what survives where it counts, on a tiny model.
+  choices change easily: compare the recipes with each other, not with 100 %.
+- **nano's accuracy** on held-out pictures: the effect on answers, on a tiny model.
 - On small random checkpoints, `exact` equals Transformers in fp32 to 1e-3 (tests, in CI).
 """
 

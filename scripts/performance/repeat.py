@@ -12,11 +12,11 @@ qwink export standin --recipe fast --out standin-fast        # likewise the othe
 for peer in transformers openvino llama.cpp; do              # benchmarks/peers/README.md
   python -m benchmarks.peers.install $peer --checkpoint standin
 done
-python -m benchmarks.compare --artifact fast=standin-fast --artifact balanced=standin-balanced
-python -m benchmarks.speed standin --artifact fast=standin-fast --artifact small=standin-small
-python benchmarks/quality.py --exact standin-exact --artifact fast=standin-fast
-python -m benchmarks.serving standin-fast
-python -m benchmarks.start --model nano --model fast=standin-fast
+python -m qwink.lab.peers.compare --artifact fast=standin-fast --artifact balanced=standin-balanced
+python -m qwink.lab.peers.speed standin --artifact fast=standin-fast --artifact small=standin-small
+python -m qwink.lab.verify.synthetic --exact standin-exact --artifact fast=standin-fast
+python -m qwink.lab.serving standin-fast
+python -m qwink.lab.start --model nano --model fast=standin-fast
 python -m benchmarks.nano
 qwink bench stages --model standin-fast --out benchmarks/results/stages-fast.json
 qwink serve --model standin-fast & qwink bench load http://127.0.0.1:8000 \\

@@ -1,4 +1,4 @@
-"""What caches and continuous batching gain."""
+"""The gain of caches and continuous batching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a request's time goes, and how far it is from what the machine allows."""
+"""Times of the stages, and their floors on the measured machine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scripts.performance.layout import (
 
 TEXT = """## Stages, and the distance to the floor
 
-By `qwink bench stages`: every answer computed in full, no caches. *Floor* is the work that the
-model's shape demands at the speed that the same machine showed in a short trial of int8 products,
-fp32 products and memory reads with the same threads: the longer of computing and reading.
+By `qwink bench stages`: every answer computed in full, no caches. *Floor* is the least time for the
+model's work at the speed of the same machine in a short trial of int8 products, fp32 products and
+memory reads with the same threads: the longer of computing and reading.
 """
 STAGES = ("decode", "resize", "encode", "prefill")
 COLD = ("per token", "cold start: loaded", "cold start: first token")

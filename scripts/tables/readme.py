@@ -1,4 +1,4 @@
-"""What the README says of speed, in English and Chinese."""
+"""Speed in the README, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Language:
 
 ENGLISH = Language(
     "On {cpus} CPUs ({cpu}), a random checkpoint of the 2B's size, one 448×448 picture in a short\n"
-    "prompt, all taking turns in one run. × says how many times sooner `fast` is there; the cold\n"
+    "prompt, all taking turns in one run. × is how many times faster `fast` is; the cold\n"
     "start is from the start of the process to the first token:",
     ["", "first token", "per token", "cold start", "peak memory"],
     "A second question about the same picture is answered {times} times sooner.",

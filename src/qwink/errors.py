@@ -1,23 +1,23 @@
-"""Everything qwink raises on purpose.
+"""The exceptions that qwink raises on purpose.
 
 QwinkError
 ├── ImageError            the picture cannot be used
 │   ├── ImageTooLarge     more pixels than the limit
 │   └── FetchError        the picture could not be fetched
-├── CheckpointError       a checkpoint folder is missing something, damaged or of another kind
+├── CheckpointError       a checkpoint folder is incomplete, damaged or of another kind
 ├── ArtifactError         an artifact folder does not load, or could not be written
-├── ModelNotFound         a model reference leads nowhere
+├── ModelNotFound         there is no model of that name
 │   └── DownloadError     a checkpoint could not be downloaded
 ├── PromptError           the conversation cannot be turned into a prompt
 │   └── ContextOverflow   more tokens than the context holds
 ├── OptionError           an option's value is out of range or cannot be honoured (a ValueError)
 ├── GenerationError       the model produced something that is not a number
-├── OutOfMemory           a device's memory does not suffice
-└── RequestEnded          the request did not come to its end
+├── OutOfMemory           a device has too little memory
+└── RequestEnded          the request ended without an answer
     ├── Overloaded        too many requests are waiting
-    ├── Cancelled         nobody waits for the answer any more
+    ├── Cancelled         the caller cancelled the request
     ├── DeadlineExceeded  the answer took longer than allowed
-    └── EngineStopped     nothing runs any more
+    └── EngineStopped     the engine has stopped
 
 Each message names the cause and the way out, in one line.
 """
@@ -30,7 +30,7 @@ class QwinkError(Exception):
 
 
 class ImageError(QwinkError):
-    """The picture cannot be used. `index` tells which of a conversation's it is, from 0."""
+    """The picture cannot be used. `index` is its place among a conversation's pictures, from 0."""
 
     index: int | None = None
 
@@ -44,7 +44,7 @@ class FetchError(ImageError):
 
 
 class CheckpointError(QwinkError):
-    """A checkpoint folder is missing something, damaged or of another kind."""
+    """A checkpoint folder is incomplete, damaged or of another kind."""
 
 
 class ArtifactError(QwinkError):
@@ -52,7 +52,7 @@ class ArtifactError(QwinkError):
 
 
 class ModelNotFound(QwinkError):
-    """A model reference leads nowhere."""
+    """There is no model of that name."""
 
 
 class DownloadError(ModelNotFound):
@@ -83,11 +83,11 @@ class GenerationError(QwinkError):
 
 
 class OutOfMemory(QwinkError):
-    """A device's memory does not suffice for what was asked of it."""
+    """A device has too little memory for the model or a request."""
 
 
 class RequestEnded(QwinkError):
-    """The request did not come to its end."""
+    """The request ended without an answer."""
 
 
 class Overloaded(RequestEnded):
@@ -95,7 +95,7 @@ class Overloaded(RequestEnded):
 
 
 class Cancelled(RequestEnded):
-    """Nobody waits for the answer any more."""
+    """The caller cancelled the request."""
 
 
 class DeadlineExceeded(RequestEnded):
@@ -103,4 +103,4 @@ class DeadlineExceeded(RequestEnded):
 
 
 class EngineStopped(RequestEnded):
-    """Nothing runs any more."""
+    """The engine has stopped."""

@@ -1,4 +1,4 @@
-"""What the environment says. The only module that reads it.
+"""Settings from environment variables. No other module reads the environment.
 
 | variable | meaning |
 |---|---|
@@ -6,12 +6,12 @@
 | QWINK_MODEL | model used when none is named |
 | QWINK_RECIPE | recipe used when none is named |
 | QWINK_ENGINE | engine used when none is named: auto, onnx, torch |
-| QWINK_DEVICE, QWINK_DTYPE | where and with which type of number the torch engine computes |
-| QWINK_THREADS | threads of one computation; by default the physical cores |
-| HF_HUB_CACHE, HF_HOME | where Hugging Face's tools keep checkpoints; they are found there |
+| QWINK_DEVICE, QWINK_DTYPE | device and number type of the torch engine |
+| QWINK_THREADS | threads of one computation; by default as many as physical cores |
+| HF_HUB_CACHE, HF_HOME | where Hugging Face's tools keep checkpoints; qwink finds them there |
 | HF_ENDPOINT | Hugging Face's hub, or a mirror of it |
-| HF_TOKEN | proves to that hub who you are; for private checkpoints and those with a licence |
-| MODELSCOPE_DOMAIN | ModelScope's hub, as its own tools spell it, or a URL |
+| HF_TOKEN | access token for that hub; for private checkpoints and those with a licence |
+| MODELSCOPE_DOMAIN | ModelScope's hub: a domain, as its tools expect, or a URL |
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HUGGING_FACE, MODELSCOPE = "https://huggingface.co", "https://www.modelscope.cn"
 
 
 def environment() -> Mapping[str, str]:
-    """All of it, for the server, whose options can be set there too."""
+    """All variables, for the server: they can set its options."""
     return os.environ
 
 
@@ -51,7 +51,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Raises OptionError for a value that makes no sense."""
+        """Raises OptionError for a value that cannot be used."""
         home = environment.get("QWINK_HOME") or platformdirs.user_cache_dir("qwink")
         hub = environment.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
         threads = environment.get("QWINK_THREADS") or None
@@ -73,20 +73,20 @@ class Settings:
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are kept that `qwink pull` downloaded."""
+        """Folder of the checkpoints that `qwink pull` downloaded."""
         return self.home / "checkpoints"
 
     @property
     def images(self) -> Path:
-        """Where encoded images are kept."""
+        """Folder of encoded images."""
         return self.home / "images"
 
     @property
     def artifacts(self) -> Path:
-        """Where artifacts are kept that were exported on first use."""
+        """Folder of the artifacts that were exported on first use."""
         return self.home / "artifacts"
 
 
 def _url(value: str) -> str:
-    """With https where no scheme is named, and without a final slash."""
+    """The URL, with https if it has no scheme, and without a final slash."""
     return (value if "://" in value else f"https://{value}").rstrip("/")

@@ -1,4 +1,4 @@
-"""The nouns everyone shares. This module imports nothing of qwink.
+"""Types that all packages share. This module imports nothing of qwink.
 
 Arrays are NumPy; shapes use: H, W pixels; P patches; V visual tokens (P / 4); D hidden size of
 the text model; S tokens of a prompt.
@@ -29,8 +29,8 @@ STAGES: tuple[Stage, ...] = ("fetch", "decode", "resize", "encode", "prefill", "
 class Picture:
     """A decoded image: upright, RGB.
 
-    `size` and `original_size` are (width, height) in pixels, upright. They differ when the JPEG
-    decoder already scaled down. `key` is the SHA-256 of what the pixels were decoded from.
+    `size` and `original_size` are (width, height) in pixels, upright. They differ if the JPEG
+    decoder scaled the picture down. `key` is the SHA-256 of the file or pixels it came from.
     """
 
     pixels: NDArray[np.uint8]  # [H, W, 3]
@@ -60,9 +60,9 @@ class Grid:
 class Patches:
     """An image cut into patches, ready for the vision encoder.
 
-    `pixels` holds one patch a row, channel first within the patch, patches in the order in which
-    the encoder merges them: each 2×2 block's four patches follow each other.
-    `key` names picture, decoded size, resized grid and filter: all that determines `pixels`.
+    `pixels` holds one patch a row, channel first within the patch. Patches are in the order in
+    which the encoder merges them: the four patches of each 2×2 block follow each other.
+    `key` covers picture, decoded size, resized grid and filter, which determine `pixels`.
     """
 
     pixels: NDArray[np.uint8]  # [P, 3 * patch * patch]
@@ -72,7 +72,7 @@ class Patches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedImage:
-    """What the vision encoder makes of an image. Immutable; accepted wherever an image is.
+    """The vision encoder's output for an image. Immutable; accepted wherever an image is.
 
     float32 from the encoder, float16 from the cache.
     """
@@ -99,7 +99,7 @@ ImageSource: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ImageSpan:
-    """Where an image's tokens sit in a prompt: `start` ≤ index < `start + length`."""
+    """The tokens of an image in a prompt: `start` ≤ index < `start + length`."""
 
     start: int
     length: int
@@ -109,7 +109,7 @@ class ImageSpan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """Token ids, where images sit, and M-RoPE positions (time, height, width) per token."""
+    """Token ids, spans of images, and M-RoPE positions (time, height, width) per token."""
 
     ids: NDArray[np.int64]  # [S]
     images: tuple[ImageSpan, ...]
@@ -150,7 +150,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where the time went, in milliseconds. Stages that did not happen are 0 and 'absent'."""
+    """Time by stage, in milliseconds. Stages that did not happen are 0 and 'absent'."""
 
     queue_ms: float = 0.0
     fetch_ms: float = 0.0
@@ -162,12 +162,12 @@ class Timings:
     total_ms: float = 0.0
     first_token_ms: float = 0.0
     origins: dict[Stage, Origin] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # why a budget was chosen, what was reused
+    notes: tuple[str, ...] = ()  # rule of each budget, what was reused; never the user's words
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. `cached_tokens` of the prompt had their KV reused."""
+    """Token counts. The keys and values of `cached_tokens` of the prompt were reused."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -189,7 +189,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A generated token, its log-probability (natural), and the likeliest (id, logprob) beside."""
+    """A generated token, its log-probability (natural), and the likeliest tokens' (id, logprob)."""
 
     id: int
     logprob: float
@@ -200,8 +200,8 @@ class TokenLogprob:
 class Event:
     """One piece of a streamed answer; the last one carries the whole `result`.
 
-    Before the first text come events without any that say what is happening: `stage` "queue" with
-    the number of requests before this one as `place`, then "encode", then "prefill".
+    Events before the first text have no text and name the current `stage`: "queue", with the number
+    of requests before this one as `place`, then "encode", then "prefill".
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""The bounded cache, against a slow model of what it should do."""
+"""The bounded cache, compared with a simple model of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Value:
 
 
 class Model:
-    """A list of pairs, the oldest use first."""
+    """A list of pairs, least recently used first."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -47,7 +47,7 @@ steps = st.lists(
 
 
 @given(max_bytes=st.integers(0, 30), steps=steps)
-def test_is_what_the_model_says(max_bytes: int, steps: list[tuple[int | str, str]]) -> None:
+def test_equals_the_model(max_bytes: int, steps: list[tuple[int | str, str]]) -> None:
     cache: MemoryCache[Value] = MemoryCache(max_bytes)
     model = Model(max_bytes)
     for number, (step, key) in enumerate(steps):
@@ -58,7 +58,7 @@ def test_is_what_the_model_says(max_bytes: int, steps: list[tuple[int | str, str
             model.put(key, Value(step, number))
         assert len(cache) == len(model.pairs)
         assert cache.num_bytes == sum(value.nbytes for _, value in model.pairs) <= max_bytes
-    # In the order of the model, so that one look-up does not disturb the next.
+    # In the model's order, so that a look-up does not change the order of those that follow.
     for key, value in list(model.pairs):
         assert cache.get(key) == value
 

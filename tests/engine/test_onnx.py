@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwink.engine import onnx as onnx_engine
+from qwink.engine.base import Chunk
 from qwink.engine.onnx import OnnxEngine
 from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
@@ -27,7 +29,7 @@ from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_c
 from qwink.export.recipe import RECIPES, Recipe, Scheme
 from qwink.export.text import decode_schemes
 from qwink.model.artifact import Artifact
-from qwink.native import KERNELS, Kernels, runs
+from qwink.native import FULL_INT8, NATIVE_LAYOUT, Layout, capabilities, choose_kernels
 from qwink.types import Grid, ImageSpan, Patches
 from tests.checkpoints import write_checkpoint
 from tests.outliers import SINK, plant_outliers
@@ -42,6 +44,7 @@ from tests.parity import (
     engine_logits,
     make_case,
     make_prompt,
+    new_tokens,
     noise,
     reference_features,
     reference_logits,
@@ -62,9 +65,8 @@ def all_logits(engine: OnnxEngine, case: Case) -> Float:
     num_tokens = len(case.prompt)
     cache, images = engine.open_cache(1, num_tokens), encode_all(engine, case)
     everything = range(num_tokens)
-    return engine.logits(
-        engine.hidden_states(cache, 0, case.prompt, images, 0, num_tokens, everything)
-    )
+    chunk = Chunk(0, case.prompt, images, 0, num_tokens)
+    return engine.logits(engine.hidden_states(cache, chunk, everything))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def exact(checkpoint: tuple[Path, Any]) -> Pair:
 def test_vision_encoder(exact: Pair, grid: Grid) -> None:
     engine, reference = exact
     patches = noise(engine.config, grid, "picture", np.random.default_rng(1))
-    encoded = engine.encode(patches)
+    encoded = engine.encode([patches])[0]
     embeds, deepstack = reference_features(reference, patches)
     assert encoded.grid == grid
     assert encoded.num_tokens == grid.num_patches // 4
@@ -101,8 +103,8 @@ def test_frames_of_a_video_are_encoded_each_by_itself(exact: Pair) -> None:
     rng = np.random.default_rng(2)
     frames = [noise(engine.config, SQUARE, "frame", rng) for _ in range(2)]
     pixels = np.concatenate([frame.pixels for frame in frames])
-    video = engine.encode(Patches(pixels, replace(SQUARE, t=2), "video"))
-    alone = [engine.encode(frame) for frame in frames]
+    video = engine.encode([Patches(pixels, replace(SQUARE, t=2), "video")])[0]
+    alone = engine.encode(frames)
     both = np.concatenate([image.deepstack for image in alone], axis=1)
     np.testing.assert_allclose(video.embeds, np.concatenate([i.embeds for i in alone]), atol=1e-5)
     np.testing.assert_allclose(video.deepstack, both, atol=1e-5)
@@ -114,10 +116,10 @@ def test_position_tables_are_made_again_when_forgotten(
     engine, _ = exact
     monkeypatch.setattr(onnx_engine, "MAX_KNOWN_GRIDS", 2)
     patches = noise(engine.config, TALL, "picture", np.random.default_rng(3))
-    before = engine.encode(patches)
+    before = engine.encode([patches])[0]
     for grid in (SQUARE, WIDE, LARGE):
-        engine.encode(noise(engine.config, grid, "other", np.random.default_rng(4)))
-    np.testing.assert_array_equal(engine.encode(patches).embeds, before.embeds)
+        engine.encode([noise(engine.config, grid, "other", np.random.default_rng(4))])
+    np.testing.assert_array_equal(engine.encode([patches])[0].embeds, before.embeds)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +208,17 @@ def test_continued_chat(exact: Pair) -> None:
     answer = range(first_length, first_length + 4)
     assert_parity({t: decode_token(engine, cache, 0, whole.prompt, t) for t in answer}, expected)
     images, length = encode_all(engine, whole), len(ids)
-    hidden = engine.prefill(cache, 0, whole.prompt, images, answer.stop, length)
-    assert_parity({length - 1: engine.logits(hidden[None])[0]}, expected)
+    hidden = engine.prefill(cache, [Chunk(0, whole.prompt, images, answer.stop, length)])
+    assert_parity({length - 1: engine.logits(hidden)[0]}, expected)
 
 
 # Slots
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in use."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_neighbouring_slots_of_different_lengths(exact: Pair) -> None:
@@ -222,18 +230,19 @@ def test_neighbouring_slots_of_different_lengths(exact: Pair) -> None:
     steps = 5
     for slot, case in enumerate(cases, 1):
         prompt = case.prompt
-        engine.prefill(cache, slot, prompt, encode_all(engine, case), 0, len(prompt) - steps)
+        chunk = Chunk(slot, prompt, encode_all(engine, case), 0, len(prompt) - steps)
+        engine.prefill(cache, [chunk])
     for step in range(steps, 0, -1):
         # The first sequence sits out every other step: fewer, other neighbours.
         first = 0 if step % 2 else 1
         for low, high in [(first, 3)] if first == 0 else [(0, 1), (1, 3)]:
             batch = cases[low:high]
             tokens = [len(case.prompt) - step for case in batch]
-            ids = [int(case.prompt.ids[t]) for case, t in zip(batch, tokens, strict=True)]
-            positions = [
-                int(case.prompt.positions[0, t]) for case, t in zip(batch, tokens, strict=True)
+            runs = [
+                new_tokens(slot, case.prompt, token)
+                for slot, (case, token) in enumerate(zip(batch, tokens, strict=True), 1 + low)
             ]
-            logits = engine.decode(cache, 1 + low, ids, tokens, positions)
+            logits = engine.step(cache, runs)
             for row, token, reference_rows in zip(logits, tokens, expected[low:high], strict=True):
                 assert_parity({token: row}, reference_rows)
 
@@ -243,18 +252,79 @@ def test_copied_slots_continue_alike(exact: Pair) -> None:
     case = make_case(engine, [4, SQUARE, 10], seed=10)
     last = len(case.prompt) - 1
     cache = engine.open_cache(3, 64)
-    engine.prefill(cache, 0, case.prompt, encode_all(engine, case), 0, last)
-    stored = cache.read(0, last)
+    engine.prefill(cache, [Chunk(0, case.prompt, encode_all(engine, case), 0, last)])
     cache.copy(0, 2, last)
     expected = decode_token(engine, cache, 0, case.prompt, last)
     np.testing.assert_array_equal(decode_token(engine, cache, 2, case.prompt, last), expected)
 
-    other = engine.open_cache(2, 32)  # another capacity
-    other.write(1, stored)
-    np.testing.assert_array_equal(decode_token(engine, other, 1, case.prompt, last), expected)
-    # What was read is a copy: later tokens leave it as it was.
-    np.testing.assert_array_equal(other.read(1, last), stored)
-    assert stored.nbytes == cache.bytes_per_token * last
+
+@pytest.mark.parametrize("slots", [(0, 1, 2), (4, 0, 2), (3, 1, 4)], ids=str)
+def test_steps_of_several_tokens_in_any_slots(exact: Pair, slots: tuple[int, ...]) -> None:
+    """Some sequences run one token, others several; then all continue one by one."""
+    engine, reference = exact
+    shapes: list[list[int | Grid]] = [[3, SQUARE, 12], [30], [2, LARGE, 3, WIDE, 9]]
+    cases = [make_case(engine, parts, seed) for seed, parts in enumerate(shapes)]
+    expected = [reference_logits(reference, case) for case in cases]
+    cache = engine.open_cache(5, 64)
+    starts = [len(case.prompt) - 7 for case in cases]
+    for slot, case, start in zip(slots, cases, starts, strict=True):
+        engine.prefill(cache, [Chunk(slot, case.prompt, encode_all(engine, case), 0, start)])
+    counts = [1, 4, 3]
+    for wrong in (True, False):  # drafts that turn out wrong are overwritten
+        runs = []
+        for slot, case, start, count in zip(slots, cases, starts, counts, strict=True):
+            run = new_tokens(slot, case.prompt, start, count)
+            runs.append(replace(run, ids=(run.ids[0], *[5] * (count - 1))) if wrong else run)
+        logits = np.split(engine.step(cache, runs), np.cumsum(counts)[:-1])
+    for case, rows, start, wanted in zip(cases, logits, starts, expected, strict=True):
+        assert len(case.prompt) > start + len(rows)
+        assert_parity(dict(enumerate(rows, start)), wanted)
+    for slot, case, start, count, wanted in zip(
+        slots, cases, starts, counts, expected, strict=True
+    ):
+        for token in range(start + count, len(case.prompt)):
+            assert_parity({token: decode_token(engine, cache, slot, case.prompt, token)}, wanted)
+
+
+def test_logits_come_for_the_last_tokens_of_each_run(exact: Pair) -> None:
+    engine, _ = exact
+    case = make_case(engine, [30], seed=3)
+    cache = engine.open_cache(2, 64)
+    for slot in (0, 1):
+        engine.prefill(cache, [Chunk(slot, case.prompt, {}, 0, 20)])
+    runs = [new_tokens(slot, case.prompt, 20, 4) for slot in (0, 1)]
+    every = engine.step(cache, runs)
+    some = engine.step(cache, [replace(runs[0], num_logits=2), replace(runs[1], num_logits=1)])
+    np.testing.assert_array_equal(some, every[[2, 3, 7]])
+
+
+def test_truncated_slots_keep_their_start(exact: Pair) -> None:
+    engine, _ = exact
+    case = make_case(engine, [30], seed=4)
+    cache = engine.open_cache(2, 1 << 12)
+    engine.prefill(cache, [Chunk(1, case.prompt, {}, 0, 29)])
+    expected = decode_token(engine, cache, 1, case.prompt, 20)
+    cache.truncate(1, 20)
+    assert cache.num_bytes == 20 * cache.bytes_per_token
+    np.testing.assert_array_equal(decode_token(engine, cache, 1, case.prompt, 20), expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_a_slot_that_is_left_returns_its_memory(exact: Pair) -> None:
+    engine, _ = exact
+    cache = engine.open_cache(2, 1 << 14)
+    case = make_case(engine, [4000], seed=4)
+    for start in range(0, 4000, 100):  # short chunks: their scratch memory stays small
+        engine.prefill(cache, [Chunk(0, case.prompt, {}, start, start + 100)])
+        if start == 0:
+            before = resident_bytes()
+    cache.copy(0, 1, 4000)
+    full = resident_bytes()
+    cache.truncate(0, 0)
+    cache.truncate(1, 0)
+    taken, left = full - before, resident_bytes() - before
+    assert taken > 2 * 3900 * cache.bytes_per_token * 0.9
+    assert left < taken / 2
 
 
 def test_used_slots_leave_no_trace(exact: Pair) -> None:
@@ -263,7 +333,7 @@ def test_used_slots_leave_no_trace(exact: Pair) -> None:
     first = make_case(engine, [5, SQUARE, 8], seed=11)
     # The same question about another picture.
     patches = noise(engine.config, SQUARE, "swapped", np.random.default_rng(12))
-    key = engine.encode(patches).key
+    key = engine.encode([patches])[0].key
     spans = [replace(first.prompt.images[0], key=key)]
     second = Case(make_prompt(first.prompt.ids.tolist(), spans), (patches,))
     longer = make_case(engine, [3, LARGE, 20], seed=13)
@@ -283,27 +353,35 @@ def test_results_stay_after_the_next_step(exact: Pair) -> None:
     engine, _ = exact
     case = make_case(engine, [12], seed=14)
     cache = engine.open_cache(1, 16)
-    hidden = engine.prefill(cache, 0, case.prompt, {}, 0, 6)
+    hidden = engine.prefill(cache, [Chunk(0, case.prompt, {}, 0, 6)])
     before = hidden.copy()
-    engine.prefill(cache, 0, case.prompt, {}, 6, 12)
+    engine.prefill(cache, [Chunk(0, case.prompt, {}, 6, 12)])
     np.testing.assert_array_equal(hidden, before)
 
 
 # Loading
 
 
-def test_threads_and_environment(
+def test_threads(checkpoint: tuple[Path, Any], exact: Pair) -> None:
+    artifact = Artifact.load(checkpoint[0].parent / "exact")
+    assert OnnxEngine(artifact).threads == physical_cores()
+    assert OnnxEngine(artifact, 2).threads == 2
+    assert exact[0].artifact_id == artifact.manifest.id
+
+
+def test_loading_leaves_the_environment_alone(
     checkpoint: tuple[Path, Any], exact: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "ORT_GQA_DISABLE_FLASH_ATTENTION"
-    artifact = Artifact.load(checkpoint[0].parent / "exact")
-    monkeypatch.delenv(name, raising=False)
-    assert OnnxEngine(artifact).threads == physical_cores()
-    assert name not in os.environ
-    monkeypatch.setenv(name, "0")
-    assert OnnxEngine(artifact, 2).threads == 2
-    assert os.environ[name] == "0"
-    assert exact[0].artifact_id == artifact.manifest.id
+    """Other threads may read it meanwhile. What ONNX Runtime reads is set at import."""
+    assert os.environ["ORT_GQA_DISABLE_FLASH_ATTENTION"] == "1"
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the environment is changed")
+
+    monkeypatch.setattr(type(os.environ), "__setitem__", refuse)
+    monkeypatch.setattr(type(os.environ), "__delitem__", refuse)
+    OnnxEngine(Artifact.load(checkpoint[0].parent / "exact"), 1)
+    monkeypatch.undo()
 
 
 def test_graph_that_does_not_load(
@@ -329,6 +407,22 @@ FLOORS = {  # recipe: prefill's SNR and agreement, decode's
 }
 
 
+ALL_KERNELS = ("onnxruntime", *capabilities().supported)  # each set that this processor runs
+
+
+def engine_of(folder: Path, out: Path, recipe: str, kernels: str) -> OnnxEngine:
+    """An engine that computes with these kernels."""
+    layout: Layout = "onnxruntime" if kernels == "onnxruntime" else NATIVE_LAYOUT
+    artifact = export(folder, out, RECIPES[recipe], layout=layout)
+    if layout == "onnxruntime":
+        return OnnxEngine(artifact, threads=1)
+    choose_kernels(kernels)
+    try:
+        return OnnxEngine(artifact, threads=1)
+    finally:
+        choose_kernels(None)
+
+
 # 128 inputs and more, so that our 4-bit operator has its part.
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
@@ -338,14 +432,12 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
 @pytest.mark.parametrize(
     ("recipe", "kernels"),
-    [("exact", "onnxruntime"), *product(list(FLOORS)[1:], KERNELS)],
+    [("exact", "onnxruntime"), *product(list(FLOORS)[1:], ALL_KERNELS)],
 )
-def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: Kernels) -> None:
-    if not runs(kernels):
-        pytest.skip(f"this processor does not run {kernels} kernels")
+def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: str) -> None:
     folder, reference = wide
-    artifact = export(folder, tmp_path / recipe, RECIPES[recipe], kernels=kernels)
-    engine = OnnxEngine(artifact, threads=1)
+    engine = engine_of(folder, tmp_path / recipe, recipe, kernels)
+    assert engine.about["kernels"] == kernels
     case = make_case(engine, [9, Grid(1, 6, 4), 30, WIDE, 60], seed=1)
     expected = reference_logits(reference, case)
     prefill = all_logits(engine, case)
@@ -358,7 +450,11 @@ def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: K
         snr(decode, expected[tokens]),
         agreement(decode, expected[tokens]),
     )
-    assert all(value >= floor for value, floor in zip(found, FLOORS[recipe], strict=True)), found
+    # Where ONNX Runtime's products would saturate, weights have 7 bits: measured 17.7 dB.
+    reduced = kernels == "onnxruntime" and capabilities().int8_limit < FULL_INT8
+    loss = (3, 0, 3, 0) if reduced and recipe != "exact" else (0, 0, 0, 0)
+    floors = [floor - less for floor, less in zip(FLOORS[recipe], loss, strict=True)]
+    assert all(value >= floor for value, floor in zip(found, floors, strict=True)), found
 
 
 def test_four_bits_lose_what_rounding_costs_and_no_more(tmp_path: Path) -> None:
@@ -425,15 +521,14 @@ def test_outliers_stay_among_themselves(
     down = reference.model.language_model.layers[0].mlp.down_proj
     down.register_forward_hook(lambda _module, inputs, _output: seen.append(inputs[0][0]))
 
-    def others(kernels: Kernels, out: str) -> float:
+    def others(kernels: str, out: str) -> float:
         """SNR of all tokens but the outlier, which comes first."""
-        artifact = export(folder, tmp_path / out, RECIPES["quality"], kernels=kernels)
-        engine = OnnxEngine(artifact, threads=1)
+        engine = engine_of(folder, tmp_path / out, "quality", kernels)
         case = _starting_with_sink(make_case(engine, [9, Grid(1, 6, 4), 60], seed=1))
         expected = reference_logits(reference, case)
         return snr(all_logits(engine, case)[1:], expected[1:])
 
-    per_row = min(others(kernels, kernels) for kernels in KERNELS if runs(kernels))
+    per_row = min(others(kernels, kernels) for kernels in ALL_KERNELS)
     monkeypatch.setattr(linear, "_product", _per_tensor)
     per_tensor = others("onnxruntime", "per_tensor")
     activations = seen[0].abs().amax(dim=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from qwink.engine.base import Chunk
+from qwink.engine.base import Chunk, NewTokens
 from qwink.engine.onnx import OnnxEngine
+from qwink.engine.torch.cache import TorchCache, neighbours
 from qwink.engine.torch.engine import TorchEngine
 from qwink.engine.torch.quantize import quantize
 from qwink.engine.torch.weights import weight_bytes
@@ -24,11 +27,13 @@ from qwink.types import Grid, Patches
 from tests.checkpoints import write_checkpoint
 from tests.parity import (
     TOLERANCE,
+    Case,
     assert_parity,
     decode_token,
     encode_all,
     engine_logits,
     make_case,
+    new_tokens,
     noise,
     reference_features,
     reference_logits,
@@ -41,7 +46,7 @@ SQUARE, WIDE, TALL, LARGE = Grid(1, 4, 4), Grid(1, 2, 12), Grid(1, 10, 2), Grid(
 
 
 def open_engine(folder: Path, dtype: str = "auto") -> TorchEngine:
-    """On one thread: these models are too small for more."""
+    """On one thread: the models of these tests are too small for more."""
     return TorchEngine(folder, "cpu", dtype, threads=1)
 
 
@@ -64,7 +69,7 @@ def test_vision_encoder(pair: Pair, grids: list[Grid]) -> None:
     engine, reference = pair
     rng = np.random.default_rng(1)
     images = [noise(engine.config, grid, f"{i}", rng) for i, grid in enumerate(grids)]
-    for patches, encoded in zip(images, engine.encode_many(images), strict=True):
+    for patches, encoded in zip(images, engine.encode(images), strict=True):
         embeds, deepstack = reference_features(reference, patches)
         assert encoded.grid == patches.grid
         assert encoded.key.startswith(patches.key)
@@ -72,15 +77,16 @@ def test_vision_encoder(pair: Pair, grids: list[Grid]) -> None:
         np.testing.assert_allclose(encoded.deepstack, deepstack, rtol=0, atol=TOLERANCE)
         assert not encoded.embeds.flags.writeable
         assert not encoded.deepstack.flags.writeable
+    assert engine.encode([]) == []
 
 
-def test_frames_of_a_video_are_encoded_each_by_itself(pair: Pair) -> None:
+def test_frames_of_a_video_do_not_attend_to_each_other(pair: Pair) -> None:
     engine, _ = pair
     rng = np.random.default_rng(2)
     frames = [noise(engine.config, SQUARE, "frame", rng) for _ in range(2)]
     pixels = np.concatenate([frame.pixels for frame in frames])
-    video = engine.encode(Patches(pixels, replace(SQUARE, t=2), "video"))
-    alone = [engine.encode(frame) for frame in frames]
+    video = engine.encode([Patches(pixels, replace(SQUARE, t=2), "video")])[0]
+    alone = engine.encode(frames)
     np.testing.assert_allclose(video.embeds, np.concatenate([i.embeds for i in alone]), atol=1e-5)
 
 
@@ -92,7 +98,7 @@ def test_frames_of_a_video_are_encoded_each_by_itself(pair: Pair) -> None:
 def test_prompts(pair: Pair, parts: Parts) -> None:
     engine, reference = pair
     case = make_case(engine, parts, seed=5)
-    cuts = range(1, len(case.prompt), 7)  # every one is also a token whose logits are compared
+    cuts = range(1, len(case.prompt), 7)  # the logits before each cut are compared
     assert_parity(engine_logits(engine, case, cuts), reference_logits(reference, case))
 
 
@@ -117,12 +123,16 @@ def test_other_shapes(tmp_path: Path, options: dict[str, Any]) -> None:
     assert_parity(found, reference_logits(reference, case))
 
 
-def test_the_exact_recipe_says_the_same(checkpoint: tuple[Path, Any], tmp_path: Path) -> None:
+def test_the_exact_recipe_gives_the_same_logits(
+    checkpoint: tuple[Path, Any], tmp_path: Path
+) -> None:
     engine = open_engine(checkpoint[0])
     exact = OnnxEngine(export(checkpoint[0], tmp_path / "exact", RECIPES["exact"]), threads=1)
     case = make_case(exact, [6, SQUARE, 10, TALL, 12], seed=9)
     theirs = engine_logits(exact, case, cuts=[20], num_decoded=8)
-    case = make_case(engine, [6, SQUARE, 10, TALL, 12], seed=9)  # the same, under our keys
+    case = make_case(
+        engine, [6, SQUARE, 10, TALL, 12], seed=9
+    )  # the same images, with the keys of this engine
     ours = engine_logits(engine, case, cuts=[20], num_decoded=8)
     assert ours.keys() == theirs.keys()
     for token, logits in ours.items():
@@ -147,41 +157,91 @@ def test_nano_as_it_ships(tmp_path: Path) -> None:
 # Slots
 
 
-def test_neighbours_of_different_lengths_decode_together(pair: Pair) -> None:
-    engine, reference = pair
+def test_neighbours() -> None:
+    assert neighbours([3]) == slice(3, 4)
+    assert neighbours([2, 3, 4]) == slice(2, 5)
+    assert neighbours([2, 4]) is neighbours([3, 2]) is neighbours([0, 1, 1]) is None
+
+
+def prefilled(engine: TorchEngine, cache: TorchCache, slots: tuple[int, ...]) -> list[Case]:
+    """Prompts of different lengths, all but their last seven tokens, which are text."""
     several: list[Parts] = [[30], [4, LARGE, 9], [3, SQUARE, 70]]
     cases = [make_case(engine, parts, seed=10) for parts in several]
-    cache = engine.open_cache(4, 128)
-    for slot, case in enumerate(cases, 1):
-        last = len(case.prompt) - 3
-        engine.prefill(cache, slot, case.prompt, encode_all(engine, case), 0, last)
+    for slot, case in zip(slots, cases, strict=True):
+        chunk = Chunk(slot, case.prompt, encode_all(engine, case), 0, len(case.prompt) - 7)
+        engine.prefill(cache, [chunk])
+    return cases
+
+
+SLOTS = pytest.mark.parametrize("slots", [(1, 2, 3), (3, 0, 4), (2, 1, 0)], ids=str)
+
+
+@SLOTS
+def test_sequences_of_different_lengths_decode_together(pair: Pair, slots: tuple[int, ...]) -> None:
+    engine, reference = pair
+    cache = engine.open_cache(5, 128)
+    cases = prefilled(engine, cache, slots)
     expected = [reference_logits(reference, case) for case in cases]
-    for back in (3, 2, 1):
+    for back in (7, 6, 5):
         tokens = [len(case.prompt) - back for case in cases]
-        found = engine.decode(
-            cache,
-            1,
-            [int(case.prompt.ids[t]) for case, t in zip(cases, tokens, strict=True)],
-            tokens,
-            [int(case.prompt.positions[0, t]) for case, t in zip(cases, tokens, strict=True)],
-        )
+        steps = zip(slots, cases, tokens, strict=True)
+        found = engine.step(cache, [new_tokens(slot, case.prompt, t) for slot, case, t in steps])
         for row, token in enumerate(tokens):
             assert_parity({token: found[row]}, expected[row])
 
 
-def test_prompts_are_prefilled_together(pair: Pair) -> None:
+@SLOTS
+def test_steps_of_several_tokens(pair: Pair, slots: tuple[int, ...]) -> None:
+    """Some sequences run one token, others several; then all continue one by one."""
+    engine, reference = pair
+    cache = engine.open_cache(5, 128)
+    cases = prefilled(engine, cache, slots)
+    counts = [1, 4, 3]
+    runs = [
+        new_tokens(slot, case.prompt, len(case.prompt) - 7, count)
+        for slot, case, count in zip(slots, cases, counts, strict=True)
+    ]
+    # Wrong tokens first, as rejected drafts are: the right ones overwrite them.
+    engine.step(cache, [replace(run, ids=(run.ids[0], *[5] * (len(run.ids) - 1))) for run in runs])
+    found = np.split(engine.step(cache, runs), np.cumsum(counts)[:-1])
+    for run, case, rows in zip(runs, cases, found, strict=True):
+        expected = reference_logits(reference, case)
+        assert len(rows) == len(run.ids)
+        assert_parity(dict(enumerate(rows, run.length)), expected)
+        for token in range(run.length + len(run.ids), len(case.prompt)):
+            logits = decode_token(engine, cache, run.slot, case.prompt, token)
+            assert_parity({token: logits}, expected)
+
+
+def test_logits_come_for_the_last_tokens_of_each_run(pair: Pair) -> None:
+    engine, _ = pair
+    cache = engine.open_cache(3, 128)
+    cases = prefilled(engine, cache, (0, 1, 2))
+    runs = [new_tokens(i, case.prompt, len(case.prompt) - 7, 4) for i, case in enumerate(cases)]
+    every = engine.step(cache, runs)
+    wanted = [2, 0, 1]
+    fewer = [replace(run, num_logits=num) for run, num in zip(runs, wanted, strict=True)]
+    some = engine.step(cache, fewer)
+    np.testing.assert_allclose(some, every[[2, 3, 11]], rtol=0, atol=TOLERANCE)
+    assert engine.step(cache, [replace(runs[0], num_logits=0)]).shape == (0, every.shape[1])
+
+
+@SLOTS
+def test_prompts_are_prefilled_together(pair: Pair, slots: tuple[int, ...]) -> None:
     engine, reference = pair
     several: list[Parts] = [[5, LARGE, 9], [50], [4, SQUARE, 3]]
     cases = [make_case(engine, parts, seed=11) for parts in several]
-    cache = engine.open_cache(4, 64)
-    engine.prefill(cache, 2, cases[1].prompt, {}, 0, 20)  # one has begun already
+    cache = engine.open_cache(5, 64)
+    engine.prefill(cache, [Chunk(slots[1], cases[1].prompt, {}, 0, 20)])  # one has begun before
     starts, images = [0, 20, 0], [encode_all(engine, case) for case in cases]
     for stops in ([10, 45, 7], [len(case.prompt) for case in cases]):
         chunks = [
-            Chunk(case.prompt, encoded, start, stop)
-            for case, encoded, start, stop in zip(cases, images, starts, stops, strict=True)
+            Chunk(slot, case.prompt, encoded, start, stop)
+            for slot, case, encoded, start, stop in zip(
+                slots, cases, images, starts, stops, strict=True
+            )
         ]
-        hidden = engine.prefill_many(cache, 1, chunks)
+        hidden = engine.prefill(cache, chunks)
         starts = stops
     logits = engine.logits(hidden)
     for row, case in enumerate(cases):
@@ -190,22 +250,50 @@ def test_prompts_are_prefilled_together(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_slots_are_copied_read_and_written(pair: Pair, dtype: str, tmp_path: Path) -> None:
+def test_copied_and_truncated_slots_continue_alike(pair: Pair, dtype: str, tmp_path: Path) -> None:
     engine = pair[0] if dtype == "float32" else open_engine(write_folder(tmp_path), dtype)
     case = make_case(engine, [4, SQUARE, 12], seed=12)
     cache, last = engine.open_cache(3, 30), len(case.prompt) - 1
-    engine.prefill(cache, 0, case.prompt, encode_all(engine, case), 0, last)
+    engine.prefill(cache, [Chunk(0, case.prompt, encode_all(engine, case), 0, last)])
     wanted = decode_token(engine, cache, 0, case.prompt, last)
-    cache.copy(0, 1, last)
-    np.testing.assert_array_equal(decode_token(engine, cache, 1, case.prompt, last), wanted)
-    kept = cache.read(0, last)
-    text = engine.config.text
-    assert kept.shape == (text.num_layers, 2, text.num_kv_heads, last, text.head_dim)
-    assert kept.nbytes == last * cache.bytes_per_token
-    cache.clear(0)
-    cache.write(2, kept[:, :, :, : last - 5])
-    again = engine.prefill(cache, 2, case.prompt, {}, last - 5, last + 1)
-    np.testing.assert_allclose(engine.logits(again[None])[0], wanted, atol=0.2, rtol=0.05)
+    cache.copy(0, 2, last)
+    cache.truncate(0, 0)
+    cache.truncate(1, 0)
+    np.testing.assert_array_equal(decode_token(engine, cache, 2, case.prompt, last), wanted)
+    cache.truncate(2, last - 5)
+    again = engine.prefill(cache, [Chunk(2, case.prompt, {}, last - 5, last + 1)])
+    np.testing.assert_allclose(engine.logits(again)[0], wanted, atol=0.2, rtol=0.05)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in use."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_a_truncated_slot_returns_its_memory(pair: Pair) -> None:
+    engine, _ = pair
+    capacity = 1 << 16
+    cache = engine.open_cache(3, capacity)
+    slot_bytes = capacity * cache.bytes_per_token
+    empty = resident_bytes()
+    for slot in range(3):
+        for index in range(engine.config.text.num_layers):
+            for stored in cache.layer(index):
+                stored[slot, :, :capacity] = 1 + slot
+    full = resident_bytes()
+    cache.truncate(1, capacity // 2)
+    half = resident_bytes()
+    cache.truncate(1, 0)
+    none = resident_bytes()
+    assert full - empty > 2.9 * slot_bytes
+    assert 0.4 * slot_bytes < full - half < 0.6 * slot_bytes
+    assert 0.9 * slot_bytes < full - none < 1.1 * slot_bytes
+    for slot in (0, 2):  # the neighbours keep theirs
+        for index in range(engine.config.text.num_layers):
+            for stored in cache.layer(index):
+                assert (stored[slot, :, :capacity] == 1 + slot).all()
 
 
 def write_folder(tmp_path: Path, **options: Any) -> Path:
@@ -239,7 +327,7 @@ def test_text_layers_in_int8(tmp_path: Path) -> None:
     found = engine_logits(engine, case, cuts=[9], num_decoded=5)
     expected = reference_logits(reference, case)
     for token, logits in found.items():
-        assert 25 < snr(logits, expected[token]) < 60  # close, and not the same
+        assert 25 < snr(logits, expected[token]) < 60  # close, but not equal
 
 
 def test_int8_takes_less(pair: Pair) -> None:
@@ -268,32 +356,50 @@ def test_an_int8_layer_is_close_and_does_not_overflow(dtype: torch.dtype) -> Non
 
 @pytest.fixture
 def overflowing(tmp_path: Path) -> TorchEngine:
-    """In float16, which does not hold the embedding of token 7."""
+    """In float16, whose range the embedding of token 7 exceeds."""
     engine = open_engine(write_folder(tmp_path, tied=False), "float16")
     engine._modules.embed_tokens[7] = 1e5
     return engine
 
 
-def test_what_is_not_a_number_says_what_to_do(overflowing: TorchEngine) -> None:
+def test_a_run_that_is_not_finite_leaves_others_as_they_are(overflowing: TorchEngine) -> None:
     engine = overflowing
     good = make_case(engine, [10], seed=14)
     cache = engine.open_cache(2, 16)
     for slot in (0, 1):
-        engine.prefill(cache, slot, good.prompt, {}, 0, 9)
-    wanted = decode_token(engine, cache, 1, good.prompt, 9)
-    bad = [7, int(good.prompt.ids[9])], [9, 9], [9, 9]
-    advice = "beyond numbers in float16; use --dtype float32"
+        engine.prefill(cache, [Chunk(slot, good.prompt, {}, 0, 7)])
+    wanted = decode_token(engine, cache, 1, good.prompt, 7)
+    untouched = decode_token(engine, cache, 0, good.prompt, 7)
+    bad = NewTokens(0, (int(good.prompt.ids[7]), 7, 9), 7, 7)
+    advice = "infinities or NaNs in float16; use --dtype float32"
     with pytest.raises(GenerationError, match=advice):
-        engine.decode(cache, 0, *bad)  # the batch
+        engine.step(cache, [bad, new_tokens(1, good.prompt, 7)])  # the batch
     with pytest.raises(GenerationError, match=advice):
-        engine.decode(cache, 0, [7], [9], [9])  # and the row alone
-    np.testing.assert_array_equal(decode_token(engine, cache, 1, good.prompt, 9), wanted)
-    # Nothing is left of it in the slot, for whoever comes next.
-    engine.prefill(cache, 0, good.prompt, {}, 0, 4)
-    assert np.isfinite(engine.prefill(cache, 0, good.prompt, {}, 4, 9)).all()
-    prompt = replace(good.prompt, ids=np.full(10, 7))
-    with pytest.raises(GenerationError, match=advice):
-        engine.prefill(cache, 0, prompt, {}, 0, 10)
+        engine.step(cache, [bad])  # and the run alone
+    for slot, expected in ((0, untouched), (1, wanted)):  # even in the slot itself
+        np.testing.assert_array_equal(decode_token(engine, cache, slot, good.prompt, 7), expected)
+    # No NaN is left in the slot, where a masked token would still spoil others.
+    for keys, values in (cache.layer(index) for index in range(engine.config.text.num_layers)):
+        assert keys[:, :, : cache.capacity].isfinite().all()
+        assert values[:, :, : cache.capacity].isfinite().all()
+    engine.prefill(cache, [Chunk(0, good.prompt, {}, 0, 4)])
+    assert np.isfinite(engine.prefill(cache, [Chunk(0, good.prompt, {}, 4, 9)])).all()
+
+
+def test_a_chunk_that_is_not_finite_leaves_others_as_they_are(overflowing: TorchEngine) -> None:
+    engine = overflowing
+    good = make_case(engine, [10], seed=14)
+    bad = replace(good.prompt, ids=np.full(10, 7))
+    cache = engine.open_cache(3, 16)
+    engine.prefill(cache, [Chunk(0, good.prompt, {}, 0, 5)])
+    for chunks in (
+        [Chunk(2, bad, {}, 0, 10), Chunk(0, good.prompt, {}, 5, 9)],
+        [Chunk(2, bad, {}, 0, 10)],
+    ):
+        with pytest.raises(GenerationError, match="use --dtype float32"):
+            engine.prefill(cache, chunks)
+    assert np.isfinite(decode_token(engine, cache, 0, good.prompt, 9)).all()
+    assert np.isfinite(engine.prefill(cache, [Chunk(2, good.prompt, {}, 0, 4)])).all()
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:

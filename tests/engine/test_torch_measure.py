@@ -1,4 +1,4 @@
-"""Batches are chosen by what they take, here by a clock that says what it is told."""
+"""Batches are chosen by the time they take, here on a simulated clock."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qwink.engine.base import Chunk, Traits
+from qwink.engine.base import Chunk, NewTokens, Traits
 from qwink.engine.torch.engine import TorchEngine
-from qwink.engine.torch.measure import best_batch, measure_traits
+from qwink.engine.torch.measure import ROWS, best_batch, cheap_rows, measure_traits, time_step
 from qwink.types import Patches
 
 
@@ -30,34 +30,69 @@ def test_best_batch(seconds: dict[int, float], expected: int) -> None:
     assert best_batch(seconds) == expected
 
 
-class Clocked:
-    """An engine whose work takes the time that `cost` says, on a clock of its own."""
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ({1: 1.0}, 1),
+        ({1: 1.0, 2: 1.6}, 1),
+        ({1: 1.0, 2: 1.1, 4: 1.5, 8: 1.6}, 4),
+        ({1: 1.0, 2: 1.2, 4: 1.3, 8: 1.4}, 8),
+        ({1: 1.0, 2: 1.6, 4: 1.4}, 1),  # two tokens must be cheap, too
+    ],
+)
+def test_cheap_rows(seconds: dict[int, float], expected: int) -> None:
+    assert cheap_rows(seconds) == expected
 
-    def __init__(self, engine: TorchEngine, encode: float, prefill: float) -> None:
-        self._engine, self._encode, self._prefill = engine, encode, prefill
+
+class Clocked:
+    """An engine on a simulated clock: work takes 1 s, and the given time for each item more."""
+
+    def __init__(self, engine: TorchEngine, encode: float, prefill: float, step: float) -> None:
+        self._engine, self._encode, self._prefill, self._step = engine, encode, prefill, step
         self.config, self.now = engine.config, 0.0
 
-    def encode_many(self, images: Sequence[Patches]) -> Any:
+    def encode(self, images: Sequence[Patches]) -> Any:
         self.now += 1 + self._encode * len(images)
-        return self._engine.encode_many(images)
+        return self._engine.encode(images)
 
-    def prefill_many(self, cache: Any, slot: int, chunks: Sequence[Chunk]) -> Any:
+    def prefill(self, cache: Any, chunks: Sequence[Chunk]) -> Any:
         self.now += 1 + self._prefill * len(chunks)
-        hidden = self._engine.prefill_many(cache, slot, chunks)
-        assert np.isfinite(hidden).all()
-        return hidden
+        return self._engine.prefill(cache, chunks)
+
+    def step(self, cache: Any, runs: Sequence[NewTokens]) -> Any:
+        self.now += 1 + self._step * sum(len(run.ids) for run in runs)
+        logits = self._engine.step(cache, runs)
+        assert np.isfinite(logits).all()
+        assert len(logits) == sum(len(run.ids) for run in runs)
+        return logits
 
 
 @pytest.mark.parametrize(
-    ("encode", "prefill", "expected"),
-    [(100.0, 100.0, (1, 1)), (0.1, 100.0, (4, 1)), (100.0, 0.1, (1, 4))],
+    ("encode", "prefill", "step", "expected"),
+    [
+        (100.0, 100.0, 100.0, (1, 1, 1)),
+        (0.1, 100.0, 0.1, (4, 1, 4)),
+        (100.0, 0.1, 0.001, (1, 4, 16)),
+    ],
 )
 def test_traits(
-    tiny_checkpoint: tuple[Path, Any], encode: float, prefill: float, expected: tuple[int, int]
+    tiny_checkpoint: tuple[Path, Any],
+    encode: float,
+    prefill: float,
+    step: float,
+    expected: tuple[int, int, int],
 ) -> None:
     real = TorchEngine(tiny_checkpoint[0], "cpu", threads=1)
-    engine: Any = Clocked(real, encode, prefill)
-    cache = real.open_cache(5, 40)
+    engine: Any = Clocked(real, encode, prefill, step)
+    cache = real.open_cache(4, 40)
     assert measure_traits(engine, cache, lambda: engine.now) == Traits(*expected)
     assert measure_traits(engine, real.open_cache(1, 40), lambda: engine.now).prefill_batch == 1
     assert real.traits == Traits()  # nothing is measured on a CPU
+
+
+@pytest.mark.parametrize("capacity", [16, 17, 500])
+def test_steps_fit_the_cache(tiny_checkpoint: tuple[Path, Any], capacity: int) -> None:
+    engine = TorchEngine(tiny_checkpoint[0], "cpu", threads=1)
+    cache = engine.open_cache(1, capacity)
+    assert set(time_step(engine, cache, ROWS)) == set(ROWS)
+    assert measure_traits(engine, engine.open_cache(1, 5)).cheap_rows <= 4

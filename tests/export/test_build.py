@@ -19,11 +19,12 @@ import pytest
 from qwink.errors import ArtifactError, CheckpointError, OptionError
 from qwink.export.build import export
 from qwink.export.graph import WeightFile
-from qwink.export.identity import Progress, artifact_id, choose_kernels
+from qwink.export.identity import Progress, artifact_id
 from qwink.export.recipe import RECIPES
+from qwink.export.target import Target, choose_target
 from qwink.model.artifact import COPIED_FILES, MANIFEST, Artifact
 from qwink.model.weights import Weights, fingerprint
-from qwink.native import KERNELS
+from qwink.native import LAYOUTS, NATIVE_LAYOUT
 from tests.checkpoints import write_checkpoint
 
 EXACT, FAST = RECIPES["exact"], RECIPES["fast"]
@@ -46,7 +47,7 @@ def test_artifact_is_complete(checkpoint: Path, tmp_path: Path, recipe: Any) -> 
         assert info.sha256 == hashlib.sha256(content).hexdigest()
     artifact.check()
     assert manifest.recipe == recipe.name
-    assert manifest.id == artifact_id(fingerprint(checkpoint), recipe, choose_kernels(recipe))
+    assert manifest.id == artifact_id(fingerprint(checkpoint), recipe, choose_target(recipe))
     assert set(manifest.graphs) == {"vision", "prefill", "decode", "head"}
     assert len(set(manifest.graphs.values())) == (3 if recipe.shares_text_weights else 4)
     for file in set(manifest.graphs.values()):
@@ -92,7 +93,8 @@ def test_ids_tell_recipes_and_checkpoints_apart(checkpoint: Path, tmp_path: Path
     for seed in (1, 2):
         folders.append(tmp_path / f"seed{seed}")
         write_checkpoint(folders[-1], seed=seed)
-    parts = list(product(map(fingerprint, folders), RECIPES.values(), KERNELS))
+    targets = [*map(Target, LAYOUTS), Target("onnxruntime", 64)]
+    parts = list(product(map(fingerprint, folders), RECIPES.values(), targets))
     ids = {artifact_id(*part) for part in parts}
     assert len(ids) == len(parts)
     assert all(len(name) == 64 for name in ids)
@@ -225,7 +227,51 @@ def test_failing_rename_leaves_nothing(
     assert_nothing_left(tmp_path)
 
 
-def test_fp32_has_no_use_for_our_kernels(checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="recipe exact is fp32"):
-        export(checkpoint, tmp_path / "out", RECIPES["exact"], kernels="vnni")
+def test_fp32_is_for_the_operators_of_onnxruntime(checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"recipe exact is fp32.*use layout onnxruntime"):
+        export(checkpoint, tmp_path / "out", EXACT, layout=NATIVE_LAYOUT)
     assert not list(tmp_path.iterdir())
+    assert export(checkpoint, tmp_path / "out", EXACT).manifest.layout == "onnxruntime"
+
+
+def graph_of(artifact: Artifact, part: str) -> onnx.ModelProto:
+    return onnx.load(str(artifact.graph(part)), load_external_data=False)
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+
+
+@pytest.mark.parametrize("recipe", ["quality", "balanced", "small"])
+def test_our_graphs_are_for_all_processors(checkpoint: Path, tmp_path: Path, recipe: str) -> None:
+    """All attention is ours, over slots of a cache in half precision."""
+    artifact = export(checkpoint, tmp_path / "out", RECIPES[recipe], layout=NATIVE_LAYOUT)
+    assert artifact.manifest.layout == NATIVE_LAYOUT
+    for part, attention, count in (
+        ("vision", "ImageAttention", artifact.config.vision.depth),
+        ("prefill", "TextAttention", artifact.config.text.num_layers),
+        ("decode", "TextAttention", artifact.config.text.num_layers),
+    ):
+        graph = graph_of(artifact, part).graph
+        ours = [node for node in graph.node if node.domain == "qwink"]
+        operators = [node.op_type for node in graph.node]
+        assert operators.count(attention) == count
+        assert not {"GroupQueryAttention", "MultiHeadAttention"} & set(operators)
+        # Weights are copied to huge pages wherever few rows may read them: not for pictures.
+        assert {attributes(node)["huge_pages"] for node in ours} == {int(part != "vision")}
+        assert not any("tiles" in attributes(node) for node in ours)
+        if part != "vision":
+            kinds = {x.name: x.type.tensor_type for x in graph.input}
+            places = {"rows": 1, "starts": 1, "lengths": 1, "slots": 1, "prompt": 0, "embeds": 2}
+            ranks = {name: len(kinds[name].shape.dim) for name in places}
+            assert ranks == places
+            assert kinds["past_key_0"].elem_type == onnx.TensorProto.FLOAT16
+            assert "total" not in kinds
+
+
+def test_graphs_of_onnxruntime_use_its_operators_only(checkpoint: Path, tmp_path: Path) -> None:
+    artifact = export(checkpoint, tmp_path / "out", FAST, layout="onnxruntime")
+    for part in artifact.manifest.graphs:
+        model = graph_of(artifact, part)
+        assert "qwink" not in {each.domain for each in model.opset_import}
+        assert not any(node.domain == "qwink" for node in model.graph.node)

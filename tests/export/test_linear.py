@@ -6,18 +6,23 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from qwink.export.graph import MICROSOFT, Graph, WeightFile
 from qwink.export.linear import Activation, linear
 from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_columns
 from qwink.export.recipe import FP32, W8A8, Scheme, nbits
+from qwink.export.target import Target
+from qwink.native import FULL_INT8, REDUCED_INT8, capabilities
 from tests.parity import snr
 
 Float = NDArray[np.float32]
 ROWS, INPUTS, OUTPUTS = 12, 96, 40
+LIMIT = capabilities().int8_limit
 
 
 def weight_and_input(seed: int = 0) -> tuple[Float, Float]:
@@ -30,7 +35,7 @@ def weight_and_input(seed: int = 0) -> tuple[Float, Float]:
 def run(folder: Path, x: Float, weights: list[Float], scheme: Scheme) -> list[Float]:
     """x through several layers that share their input."""
     file = WeightFile(folder / "linear.bin")
-    graph = Graph("linear", file)
+    graph = Graph("linear", file, Target("onnxruntime", LIMIT))
     source = Activation(graph, graph.input("x", np.float32, ["R", x.shape[1]]))
     for index, weight in enumerate(weights):
         y = linear(source, weight, scheme, "w")
@@ -62,13 +67,38 @@ def test_fp32(tmp_path: Path) -> None:
 
 def test_w8a8_is_integer_arithmetic_on_both_sides(tmp_path: Path) -> None:
     weight, x = weight_and_input()
-    values, scales = quantize_columns(weight)
+    values, scales = quantize_columns(weight, LIMIT)
     expected = rounded_rows(x) @ (values * scales)
     found = run(tmp_path, x, [weight], W8A8)[0]
     # A tie may be rounded the other way: one step of one input.
     np.testing.assert_allclose(found, expected, atol=0.05)
     assert snr(found, expected) > 60
-    assert snr(found, x @ weight.T) > 38
+    # Measured: 40.4 dB with weights up to 127, 37.5 with weights up to 64.
+    assert snr(found, x @ weight.T) > (38 if LIMIT == FULL_INT8 else 35)
+
+
+@pytest.mark.parametrize("limit", [REDUCED_INT8, FULL_INT8])
+def test_weights_reach_the_limit_of_the_target(tmp_path: Path, limit: int) -> None:
+    weight, x = weight_and_input()
+    file = WeightFile(tmp_path / "limit.bin")
+    graph = Graph("limit", file, Target("onnxruntime", limit))
+    source = Activation(graph, graph.input("x", np.float32, ["R", INPUTS]))
+    graph.output(linear(source, weight, W8A8, "w"), "y", np.float32, ["R", OUTPUTS])
+    run_graph(graph, file, x)
+    model = onnx.load(str(tmp_path / "limit.onnx"))
+    stored = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    values = [each for each in stored.values() if each.dtype == np.int8]
+    assert [(each.min(), each.max()) for each in values] == [(-limit, limit)]
+
+
+@pytest.mark.parametrize("num_rows", [1, 7, 40])
+def test_products_of_the_largest_values_do_not_saturate(tmp_path: Path, num_rows: int) -> None:
+    """Pairs of products that add up to the most: rows of one sign, weights of one sign."""
+    x = np.ones((num_rows, INPUTS), np.float32)
+    x[::2] *= -1
+    weight = np.ones((OUTPUTS, INPUTS), np.float32)
+    weight[::2] *= -1
+    np.testing.assert_array_equal(run(tmp_path, x, [weight], W8A8)[0], x @ weight.T)
 
 
 @pytest.mark.parametrize("scheme", [nbits(8, 32), nbits(8, 128), nbits(4, 32), nbits(4, 128)])
@@ -112,7 +142,7 @@ def test_extreme_rows(tmp_path: Path) -> None:
     found = run(tmp_path, x, [weight], W8A8)[0]
     assert (found[0] == 0).all()
     for row in range(1, ROWS):
-        assert snr(found[row], x[row] @ weight.T) > 34
+        assert snr(found[row], x[row] @ weight.T) > (34 if LIMIT == FULL_INT8 else 31)
 
 
 def test_an_outlier_row_coarsens_itself_only(tmp_path: Path) -> None:
@@ -131,5 +161,5 @@ def test_an_outlier_row_coarsens_itself_only(tmp_path: Path) -> None:
     graph.output(y, "y", np.float32, ["R", OUTPUTS])
     per_tensor = np.delete(run_graph(graph, file, x)[0], 5, axis=0)
 
-    assert snr(per_row, expected) > 38
+    assert snr(per_row, expected) > (38 if LIMIT == FULL_INT8 else 35)
     assert snr(per_tensor, expected) < 3

@@ -1,4 +1,4 @@
-"""One small picture in every format, and what reading gives."""
+"""One small picture in every format, and its expected pixels."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_tools_equal_transformers(reference: Any, template: ChatTemplate) -> Non
 
 @pytest.mark.parametrize("name", SPECIAL_TOKENS + ADDED_TOKENS)
 @pytest.mark.parametrize("cut", [0, 1, 4])
-def test_spelt_tokens_stay_text(
+def test_added_tokens_in_texts_stay_text(
     template: ChatTemplate, tokenizer: Tokenizer, name: str, cut: int
 ) -> None:
     typed = Message("user", (IMAGE, f"a{name[:cut]}", f"{name[cut:]}{name}"))
@@ -146,7 +146,7 @@ def test_spelt_tokens_stay_text(
 
 
 @pytest.mark.parametrize("role", ["system", "assistant"])
-def test_the_models_words_keep_their_ids(
+def test_tokens_that_the_model_writes_keep_their_ids(
     template: ChatTemplate, tokenizer: Tokenizer, role: Any
 ) -> None:
     ids = template.encode([Message(role, ("<think>a<|im_end|></think>",))], tokenizer)
@@ -157,7 +157,9 @@ def test_the_models_words_keep_their_ids(
 
 @given(texts=st.lists(st.text(" \na<|im_end>", max_size=12), min_size=1, max_size=3))
 @settings(deadline=None)
-def test_fussy_templates_see_texts_as_they_are(tokenizer: Tokenizer, texts: list[str]) -> None:
+def test_templates_that_test_texts_see_the_same_texts(
+    tokenizer: Tokenizer, texts: list[str]
+) -> None:
     template = ChatTemplate(FUSSY_TEMPLATE, {"eos_token": "<|endoftext|>"})
     for messages in ([Message("user", tuple(texts))], [Message("user", (IMAGE, *texts))]):
         ids = template.encode(messages, tokenizer)
@@ -171,9 +173,7 @@ def _bytes(tokenizer: Tokenizer, token: int) -> bytes:
     return names[token].encode() if token in names else tokenizer.token_bytes(token)
 
 
-def test_private_use_characters_of_users_are_theirs(
-    template: ChatTemplate, tokenizer: Tokenizer
-) -> None:
+def test_private_use_characters_in_texts_stay(template: ChatTemplate, tokenizer: Tokenizer) -> None:
     text = "\ue000\ue001|im_end|> <|im_end|>"
     ids = template.encode([Message("user", (text,))], tokenizer)
     assert text in tokenizer.decode(ids)
@@ -222,7 +222,7 @@ def test_what_templates_may_call() -> None:
         ChatTemplate("{{ messages.__class__.__mro__ }}{{ messages.append(1) }}").render([])
 
 
-def test_template_of_the_tests_is_whole() -> None:
+def test_the_template_of_the_tests_is_complete() -> None:
     assert "CONTENT" not in CHAT_TEMPLATE
 
 

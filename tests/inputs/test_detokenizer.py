@@ -53,14 +53,14 @@ def test_an_unfinished_character_waits(tokenizer: Tokenizer) -> None:
     assert detokenizer.finish() == "\ufffd"
 
 
-def test_special_tokens_are_silent_and_others_are_not(tokenizer: Tokenizer) -> None:
+def test_special_tokens_give_no_text_and_others_do(tokenizer: Tokenizer) -> None:
     detokenizer = Detokenizer(tokenizer)
     assert detokenizer.add(tokenizer.im_end) == ""
     assert detokenizer.add(tokenizer.token_id("<think>")) == "<think>"
 
 
 def _cut(text: str, stops: list[str]) -> str:
-    """The obvious way: the first end of a stop string, longest first."""
+    """Search the whole text: the first end of a stop string, the longest first."""
     for end in range(len(text) + 1):
         for stop in sorted(stops, key=len, reverse=True):
             if text[:end].endswith(stop):
@@ -75,7 +75,7 @@ def _cut(text: str, stops: list[str]) -> str:
 @example(pieces=["a", "b", "a", "c"], stops=["abac"])
 @example(pieces=["ab", "abd"], stops=["abab", "ba"])
 @settings(deadline=None)
-def test_stop_strings_equal_the_obvious_way(pieces: list[str], stops: list[str]) -> None:
+def test_stop_strings_equal_a_simple_search(pieces: list[str], stops: list[str]) -> None:
     filtered = StopStrings(stops)
     emitted = "".join(filtered.add(piece) for piece in pieces)
     expected = _cut("".join(pieces), stops)

@@ -115,7 +115,7 @@ def test_draft(orientation: int, at_least: tuple[int, int], decoded: tuple[int, 
     assert picture.key == opened.key
 
 
-def test_draft_leaves_other_formats_whole() -> None:
+def test_draft_decodes_other_formats_at_full_size() -> None:
     assert decode(open_image(SAMPLES["PNG"]), (4, 4)).size == (48, 32)
 
 
@@ -154,7 +154,7 @@ def test_size_of_arrays_and_pil_images_is_checked() -> None:
             open_image(source, max_image_pixels=1000)
 
 
-def test_a_bomb_is_refused_from_its_header() -> None:
+def test_too_many_pixels_are_refused_from_the_header() -> None:
     header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
     body = b"IHDR" + header
     chunk = struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body))
@@ -163,7 +163,7 @@ def test_a_bomb_is_refused_from_its_header() -> None:
         open_image(b"\x89PNG\r\n\x1a\n" + chunk + idat)
 
 
-def test_pillows_own_limit_does_not_interfere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pillows_limit_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 48 * 32 * 2 // 3)
     with pytest.warns(PIL.Image.DecompressionBombWarning):
         PIL.Image.open(io.BytesIO(SAMPLES["PNG"]))
@@ -171,7 +171,7 @@ def test_pillows_own_limit_does_not_interfere(monkeypatch: pytest.MonkeyPatch) -
     for kind in ("JPEG", "PNG", "GIF", "BMP"):
         assert read(SAMPLES[kind]).size == (48, 32)
     with pytest.raises(ImageTooLarge, match=r"PIL\.Image\.MAX_IMAGE_PIXELS"):
-        open_image(SAMPLES["WebP"])  # Pillow's reader applies it by itself
+        open_image(SAMPLES["WebP"])  # Pillow's reader applies it
     assert PIL.Image.MAX_IMAGE_PIXELS == 10
 
 

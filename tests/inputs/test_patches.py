@@ -39,7 +39,7 @@ def test_resize_to_the_same_size_does_nothing() -> None:
     assert resize(source, (100, 80)) is source.pixels
 
 
-def test_resize_refuses_what_makes_no_sense() -> None:
+def test_resize_refuses_unknown_filters_and_empty_sizes() -> None:
     with pytest.raises(OptionError, match="unknown resample filter 'nearest'; use box, bilinear"):
         resize(picture(), (32, 32), "nearest")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="at least 1 px"):

@@ -84,7 +84,7 @@ def test_a_continued_conversation_starts_with_the_same_ids(
     assert np.array_equal(after.positions[:, : len(before)], before.positions)
 
 
-def test_an_encoded_image_will_do(tokenizer: Tokenizer, template: ChatTemplate) -> None:
+def test_an_encoded_image_is_accepted(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     image = EncodedImage(
         np.zeros((8, 4), np.float32), np.zeros((3, 8, 4), np.float32), Grid(1, 4, 8), "key"
     )
@@ -104,7 +104,7 @@ def test_an_encoded_image_will_do(tokenizer: Tokenizer, template: ChatTemplate) 
         ([Message("user", (b"jpeg",))], "type bytes"),
     ],
 )
-def test_conversations_that_cannot_be(
+def test_invalid_conversations_are_refused(
     tokenizer: Tokenizer, template: ChatTemplate, messages: list[Message], cause: str
 ) -> None:
     with pytest.raises(PromptError, match=cause):

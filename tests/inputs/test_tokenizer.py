@@ -34,7 +34,7 @@ def library(folder: Path) -> tokenizers.Tokenizer:
 
 
 @pytest.mark.parametrize("name", SPECIAL_TOKENS + ADDED_TOKENS)
-def test_spellings_in_text_stay_text(tokenizer: Tokenizer, name: str) -> None:
+def test_added_tokens_in_text_stay_text(tokenizer: Tokenizer, name: str) -> None:
     text = f"a{name} b{name}"
     ids = tokenizer.encode_text(text)
     assert not set(ids) & set(tokenizer.added_tokens.values())
@@ -50,7 +50,7 @@ def test_template_text_equals_transformers(folder: Path, tokenizer: Tokenizer) -
 
 @given(text=st.text())
 @settings(deadline=None)
-def test_text_survives(tokenizer: Tokenizer, text: str) -> None:
+def test_text_round_trips(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode_text(text)) == unicodedata.normalize("NFC", text)
 
 

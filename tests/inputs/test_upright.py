@@ -1,4 +1,4 @@
-"""Every mode and orientation, through the door that users take."""
+"""Every mode and orientation, through `open_image` and `decode`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_palette_and_one_bit_png() -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "PA", "La", "RGBa"])
-def test_alpha_is_laid_on_white(mode: str) -> None:
+def test_transparent_parts_become_white(mode: str) -> None:
     rgba = np.zeros((4, 4, 4), np.uint8)
     rgba[:2, :, 3] = 255
     rgba[2, :, 3] = 128

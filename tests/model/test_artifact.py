@@ -82,10 +82,10 @@ def test_file_that_vanishes_before_the_check(folder: Path) -> None:
         artifact.check()
 
 
-@pytest.mark.parametrize("version", [0, 2, "1"])
+@pytest.mark.parametrize("version", [0, 1, 3, "2"])
 def test_other_format_version(folder: Path, version: object) -> None:
     change_manifest(folder, format_version=version)
-    with pytest.raises(ArtifactError, match=f"format version {version}, this qwink reads 1"):
+    with pytest.raises(ArtifactError, match=f"format version {version}, this qwink reads 2"):
         Artifact.load(folder)
 
 
@@ -98,8 +98,8 @@ def test_other_format_version(folder: Path, version: object) -> None:
         "null",
         "7",
         '{"name": "My web app", "icons": []}',
-        '{"format_version": 1}',
-        '{"format_version": 1, "embedding": {}, "positions": [], "files": {}}',
+        '{"format_version": 2}',
+        '{"format_version": 2, "embedding": {}, "positions": [], "files": {}}',
         "\ud800",
     ],
 )
@@ -113,6 +113,8 @@ def test_foreign_manifest(tmp_path: Path, text: str) -> None:
     "changes",
     [
         {"surprise": 1},
+        {"layout": "tiles32"},
+        {"layout": []},
         {"files": []},
         {"files": {"vision.bin": {"num_bytes": 3}}},
         {"embedding": {"file": "embedding.bin"}},

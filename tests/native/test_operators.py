@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,36 +12,40 @@ import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
 
+from qwink import native
 from qwink.export.graph import NATIVE, Graph, WeightFile
 from qwink.export.linear import Activation, Norm, gated, linear, native_attributes
-from qwink.export.pack import PANEL
 from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_columns
 from qwink.export.recipe import W8A8, nbits
 from qwink.export.stream import Stream
+from qwink.export.target import Target
 from qwink.model.rope import vision_rope
-from qwink.native import LIBRARY, Kernels, best_kernels, runs
+from qwink.native import NATIVE_LAYOUT
 from qwink.types import Grid
+from tests.native.nodes import from_panels, to_panels
 
 Float = NDArray[np.float32]
 Build = Callable[[Graph], str]
 
-pytestmark = pytest.mark.skipif(
-    best_kernels() == "onnxruntime", reason="this processor does not run our kernels"
-)
-OURS: tuple[Kernels, ...] = ("amx", "vnni")
+pytestmark = pytest.mark.usefixtures("library")
 RNG = np.random.default_rng(0)
+START = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """The numbers of a test do not depend on the tests before it: some fall next to a tie."""
+    RNG.bit_generator.state = START
 
 
 def normal(*shape: int) -> Float:
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def load(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> ort.InferenceSession:
+def load(folder: Path, build: Build, **inputs: Any) -> ort.InferenceSession:
     """A small graph. `build` finds its inputs by name."""
-    if not runs(kernels):
-        pytest.skip(f"this processor does not run {kernels} kernels")
     file = WeightFile(folder / "graph.bin")
-    graph = Graph("graph", file, kernels)
+    graph = Graph("graph", file, Target(NATIVE_LAYOUT))
     for name, value in inputs.items():
         graph.input(name, value.dtype, [f"{name}_{axis}" for axis in range(value.ndim)])
     graph.output(build(graph), "y", np.float32, [])
@@ -49,22 +54,13 @@ def load(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> ort.Inf
     file.close()
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    options.register_custom_ops_library(str(LIBRARY))
+    options.register_custom_ops_library(str(native.LIBRARY))
     return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def run(folder: Path, kernels: Kernels, build: Build, **inputs: Any) -> Float:
-    result: Float = load(folder, kernels, build, **inputs).run(["y"], inputs)[0]
+def run(folder: Path, build: Build, **inputs: Any) -> Float:
+    result: Float = load(folder, build, **inputs).run(["y"], inputs)[0]
     return result
-
-
-def to_panels(rows: Float) -> Float:
-    padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % PANEL)))
-    return np.ascontiguousarray(padded.reshape(rows.shape[0], -1, PANEL).transpose(1, 0, 2))
-
-
-def from_panels(panels: Float, num_columns: int) -> Float:
-    return panels.transpose(1, 0, 2).reshape(panels.shape[1], -1)[:, :num_columns]
 
 
 def rounded(x: NDArray[Any]) -> NDArray[np.float64]:
@@ -91,10 +87,9 @@ def assert_close(found: Float, expected: NDArray[Any]) -> None:
     assert error.max() < 1e-2
 
 
-@pytest.mark.parametrize("kernels", OURS)
 @pytest.mark.parametrize("panels", [False, True])
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 5, 16, 17, 47])
-def test_int8(tmp_path: Path, kernels: Kernels, num_rows: int, *, panels: bool) -> None:
+def test_int8(tmp_path: Path, num_rows: int, *, panels: bool) -> None:
     """Sizes that fill no panel, tile or chunk; norm, bias, GELU and residual on the way."""
     x, weight, bias = normal(num_rows, 200), normal(100, 200), normal(100)
     skip = normal(num_rows, 100)
@@ -105,21 +100,19 @@ def test_int8(tmp_path: Path, kernels: Kernels, num_rows: int, *, panels: bool) 
         return linear(source, weight, W8A8, "w", bias=bias, gelu=True, skip="skip", panels=panels)
 
     lay = to_panels if panels else np.asarray
-    found = run(tmp_path, kernels, build, x=lay(x), skip=lay(skip))
+    found = run(tmp_path, build, x=lay(x), skip=lay(skip))
     values, scales = quantize_columns(weight)
     y = rounded(normalized(x, norm)) @ (values * scales.astype(np.float64)) + bias
     y = y * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))) + skip
     assert_close(from_panels(found, 100) if panels else found, y)
 
 
-@pytest.mark.parametrize("kernels", OURS)
 @pytest.mark.parametrize("num_rows", [1, 40])
-def test_gated_int8(tmp_path: Path, kernels: Kernels, num_rows: int) -> None:
+def test_gated_int8(tmp_path: Path, num_rows: int) -> None:
     x, gate, up = normal(num_rows, 64), normal(72, 64), normal(72, 64)
     norm = Norm(normal(64), 1e-6)
     found = run(
         tmp_path,
-        kernels,
         lambda g: gated(Activation(g, "x", norm), gate, up, W8A8, fused=False),
         x=x,
     )
@@ -143,7 +136,6 @@ def test_int4(tmp_path: Path, block: int, num_rows: int) -> None:
     scheme = nbits(4, block)
     found = run(
         tmp_path,
-        "vnni",
         lambda g: linear(Activation(g, "x", norm), weight, scheme, "w", skip="skip"),
         x=x,
         skip=skip,
@@ -156,9 +148,7 @@ def test_int4(tmp_path: Path, block: int, num_rows: int) -> None:
 def test_gated_int4(tmp_path: Path) -> None:
     x, gate, up = normal(3, 128), normal(20, 128), normal(20, 128)
     scheme = nbits(4, 32)
-    found = run(
-        tmp_path, "vnni", lambda g: gated(Activation(g, "x"), gate, up, scheme, fused=True), x=x
-    )
+    found = run(tmp_path, lambda g: gated(Activation(g, "x"), gate, up, scheme, fused=True), x=x)
     source = rounded(x.reshape(-1, 32)).reshape(3, 128)
     a, b = (source @ kept(matrix, 32).T for matrix in (gate, up))
     assert_close(found, a / (1 + np.exp(-a)) * b)
@@ -175,12 +165,9 @@ def rescaled(weight: Float, block: int) -> NDArray[np.float64]:
     return values
 
 
-@pytest.mark.parametrize("kernels", OURS)
 @pytest.mark.parametrize("block", [32, 128])
 @pytest.mark.parametrize("num_rows", [1, 45])
-def test_int4_unpacked_for_prompts(
-    tmp_path: Path, kernels: Kernels, block: int, num_rows: int
-) -> None:
+def test_int4_unpacked_for_prompts(tmp_path: Path, block: int, num_rows: int) -> None:
     x, skip = normal(num_rows, 256), normal(num_rows, 40)
     gate, up = normal(40, 256), normal(40, 256)
     gate[:, 64:128] *= 0.1  # blocks of unequal scales
@@ -198,8 +185,8 @@ def test_int4_unpacked_for_prompts(
         return gated(Activation(g, "x", norm), gate, up, scheme, fused=True)
 
     a, b = (source @ rescaled(matrix, block).T for matrix in (gate, up))
-    assert_close(run(tmp_path, kernels, product, x=x, skip=skip, prompt=prompt), a + skip)
-    found = run(tmp_path, kernels, swiglu, x=x, prompt=prompt)
+    assert_close(run(tmp_path, product, x=x, skip=skip, prompt=prompt), a + skip)
+    found = run(tmp_path, swiglu, x=x, prompt=prompt)
     assert_close(found, a / (1 + np.exp(-a)) * b)
 
 
@@ -214,7 +201,7 @@ def test_a_row_that_is_not_finite_says_so(tmp_path: Path, scheme: Any, bad: floa
     def build(g: Graph) -> str:
         return linear(Activation(g, "x"), weight, scheme, "w")
 
-    found, clean = (run(tmp_path, "vnni", build, x=value) for value in (spoiled, x))
+    found, clean = (run(tmp_path, build, x=value) for value in (spoiled, x))
     assert not np.isfinite(found[2]).any()
     np.testing.assert_array_equal(np.delete(found, 2, 0), np.delete(clean, 2, 0))
 
@@ -231,7 +218,7 @@ def test_a_stream_in_panels_reads_as_rows(tmp_path: Path) -> None:
         return stream.rows()
 
     rows = np.array([8, 0, 3], np.int64)
-    found = run(tmp_path, "vnni", build, x=x, more=more, rows=rows)
+    found = run(tmp_path, build, x=x, more=more, rows=rows)
     assert_close(found, (x + more + rounded(x) @ rounded(weight).T)[rows])
 
 
@@ -251,7 +238,7 @@ def test_image_attention(tmp_path: Path, num_heads: int, size: int, grid: Grid) 
         return g.nodes("ImageAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
 
     lay = {name: to_panels(value) for name, value in (("q", q), ("k", k), ("v", v))}
-    found = from_panels(run(tmp_path, "amx", build, **lay, cos=cos, sin=sin), columns)
+    found = from_panels(run(tmp_path, build, **lay, cos=cos, sin=sin), columns)
     heads = (grid.t, tokens, num_heads, size)
     q, k, v = (value.reshape(heads).transpose(0, 2, 1, 3) for value in (q, k, v))
     expected = attention(rotated(q, cos, sin), rotated(k, cos, sin), v)
@@ -264,125 +251,32 @@ def rotated(x: NDArray[Any], cos: Float, sin: Float) -> NDArray[Any]:
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
-def attention(
-    q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], hidden: NDArray[Any] | None = None
-) -> NDArray[Any]:
-    """Softmax attention over the last two axes; `hidden` marks what a query must not see."""
+def attention(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Softmax attention over the last two axes."""
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
-    if hidden is not None:
-        scores = np.where(hidden, -np.inf, scores)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     result: NDArray[Any] = weights / weights.sum(axis=-1, keepdims=True) @ v
     return result
 
 
-@pytest.mark.parametrize(
-    ("kernels", "lengths", "num_tokens"),
-    [
-        ("vnni", [1], 1),
-        ("vnni", [40, 7, 601], 1),  # a batch of single tokens, each with its own past
-        ("amx", [40, 7, 601], 1),
-        ("amx", [33], 33),
-        ("amx", [600], 45),  # a chunk that goes on from a past, across chunks of 512 keys
-        ("amx", [700], 700),
-        ("amx", [300], -1),  # the last token of a prompt, by itself
-    ],
-)
-@pytest.mark.parametrize("cache", [np.float32, np.float16])
-def test_text_attention(
-    tmp_path: Path, kernels: Kernels, lengths: list[int], num_tokens: int, cache: Any
-) -> None:
-    prompt, num_tokens = num_tokens != 1, abs(num_tokens)
-    num_heads, num_kv_heads, size, capacity = 4, 2, 32, 720
-    batch = len(lengths)
-    num_rows = batch * num_tokens
-    panels = prompt
-    q, k, v = (normal(num_rows, heads * size) for heads in (num_heads, num_kv_heads, num_kv_heads))
-    q_gamma, k_gamma = normal(size), normal(size)
-    angles = RNG.uniform(-3, 3, (800, size // 2)).astype(np.float32)
-    cos, sin = np.cos(angles), np.sin(angles)
-    rows = RNG.integers(0, 800, (batch, num_tokens))
-    past_key, past_value = (
-        normal(batch, num_kv_heads, capacity, size).astype(cache) for _ in range(2)
-    )
-    operator = "TextAttentionHalf" if cache == np.float16 else "TextAttention"
-    names = ["q", "k", "v", "q_gamma", "k_gamma", "cos", "sin", "rows", "lengths"]
-
-    def build(g: Graph) -> str:
-        attributes = native_attributes(
-            g,
-            num_heads * size,
-            norm=Norm(q_gamma, 1e-6),
-            panels=panels,
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-        )
-        outputs = [g.fresh(name) for name in ("y", "key", "value", "scratch")]
-        inputs = [*names, "past_key", "past_value", "prompt"]
-        return g.nodes(operator, inputs, outputs, domain=NATIVE, **attributes)[0]
-
-    lay = to_panels if panels else np.asarray
-    found = run(
-        tmp_path,
-        kernels,
-        build,
-        q=lay(q),
-        k=lay(k),
-        v=lay(v),
-        q_gamma=q_gamma,
-        k_gamma=k_gamma,
-        cos=cos,
-        sin=sin,
-        rows=rows,
-        lengths=np.array(lengths, np.int32) - 1,
-        past_key=past_key,
-        past_value=past_value,
-        prompt=np.array(prompt, np.int32),
-    )
-    found = from_panels(found, num_heads * size) if panels else found
-
-    def heads(x: Float, sequence: int, count: int, gamma: Float | None) -> NDArray[Any]:
-        own = x.reshape(batch, num_tokens, count, size)[sequence]
-        if gamma is not None:
-            flat = normalized(own.reshape(-1, size), Norm(gamma, 1e-6)).reshape(own.shape)
-            at = rows[sequence]
-            return rotated(flat.transpose(1, 0, 2), cos[at], sin[at])
-        turned: NDArray[Any] = own.transpose(1, 0, 2)
-        return turned
-
-    for sequence, length in enumerate(lengths):
-        past = length - num_tokens
-        queries = heads(q, sequence, num_heads, q_gamma)
-        new_keys = heads(k, sequence, num_kv_heads, k_gamma)
-        new_values = heads(v, sequence, num_kv_heads, None)
-        all_keys = np.concatenate([past_key[sequence, :, :past], new_keys], axis=1)
-        all_values = np.concatenate([past_value[sequence, :, :past], new_values], axis=1)
-        group = num_heads // num_kv_heads
-        later = np.arange(length)[None] > past + np.arange(num_tokens)[:, None]
-        expected = attention(
-            queries, all_keys.repeat(group, axis=0), all_values.repeat(group, axis=0), later
-        ).transpose(1, 0, 2)
-        own = found.reshape(batch, num_tokens, num_heads, size)[sequence]
-        error = np.abs(own - expected).max() / np.abs(expected).max()
-        # The new key and value are rounded as those in the cache were.
-        assert error < (0.02 if prompt else 1e-5 if cache == np.float32 else 1e-3)
-
-
 @pytest.mark.parametrize("scheme", [W8A8, nbits(4, 128)], ids=["int8", "int4"])
 @pytest.mark.parametrize("num_rows", [1, 20])
-def test_large_weights_are_moved_and_stay_the_same(
+def test_large_weights_are_copied_and_stay_the_same(
     tmp_path: Path, scheme: Any, num_rows: int
 ) -> None:
-    """To pages of 2 MB, at the first call; int8 weights by a few rows only."""
+    """To pages of 2 MB, by the first of several concurrent calls."""
     x, weight = normal(num_rows, 1024), normal(5000, 1024)
 
     def build(g: Graph) -> str:
-        g.answers = True
+        g.huge_pages = True
         return linear(Activation(g, "x"), weight, scheme, "w")
 
-    session = load(tmp_path, "vnni", build, x=x)
-    found, again = (session.run(["y"], {"x": x})[0] for _ in range(2))
-    np.testing.assert_array_equal(found, again)
+    session = load(tmp_path, build, x=x)
+    with ThreadPoolExecutor(4) as pool:
+        concurrent = list(pool.map(lambda _: session.run(["y"], {"x": x})[0], range(8)))
+    found = session.run(["y"], {"x": x})[0]
+    for each in concurrent:
+        np.testing.assert_array_equal(each, found)
     size = 32 if scheme.bits == 4 else 1024
     source = rounded(x.reshape(-1, size)).reshape(x.shape)
     matrix = kept(weight, 128) if scheme.bits == 4 else rounded(weight)
@@ -396,9 +290,9 @@ def test_a_token_in_4_bits_does_not_notice_its_neighbours(tmp_path: Path, block:
     def build(g: Graph) -> str:
         return gated(Activation(g, "x"), gate, up, nbits(4, block), fused=True)
 
-    whole = run(tmp_path, "vnni", build, x=x)
+    whole = run(tmp_path, build, x=x)
     for first, last in ((0, 1), (3, 5), (8, 15), (11, 19)):
-        part = run(tmp_path, "vnni", build, x=x[first:last])
+        part = run(tmp_path, build, x=x[first:last])
         np.testing.assert_array_equal(part, whole[first:last])
 
 
@@ -411,12 +305,12 @@ def test_a_prompt_in_4_bits_does_not_show_its_cuts(tmp_path: Path) -> None:
         return linear(Activation(g, "x"), weight, nbits(4, 32), "w")
 
     yes, no = np.array(1, np.int32), np.array(0, np.int32)
-    whole = run(tmp_path, "vnni", build, x=x, prompt=yes)
-    np.testing.assert_array_equal(run(tmp_path, "vnni", build, x=x[7:8], prompt=yes), whole[7:8])
-    assert np.abs(run(tmp_path, "vnni", build, x=x[7:8], prompt=no) - whole[7:8]).max() > 1e-3
+    whole = run(tmp_path, build, x=x, prompt=yes)
+    np.testing.assert_array_equal(run(tmp_path, build, x=x[7:8], prompt=yes), whole[7:8])
+    assert np.abs(run(tmp_path, build, x=x[7:8], prompt=no) - whole[7:8]).max() > 1e-3
 
 
 def test_shapes_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     x, weight = normal(4, 128), normal(32, 64)
-    with pytest.raises(Exception, match=r"qwink: .*x\.shape.* is not so"):
-        run(tmp_path, "vnni", lambda g: linear(Activation(g, "x"), weight, W8A8, "w"), x=x)
+    with pytest.raises(Exception, match=r"qwink: .*is_matrix\(.*x,.* is not so"):
+        run(tmp_path, lambda g: linear(Activation(g, "x"), weight, W8A8, "w"), x=x)

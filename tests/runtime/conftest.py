@@ -10,9 +10,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from qwink.engine.base import Engine, Traits
+from qwink.engine.base import Engine
 from qwink.engine.onnx import OnnxEngine
-from qwink.engine.torch.engine import TorchEngine
 from qwink.export.build import export
 from qwink.export.recipe import RECIPES
 from qwink.inputs.chat import ChatTemplate
@@ -37,6 +36,8 @@ def tiny_model(request: pytest.FixtureRequest, tiny_checkpoint: tuple[Path, Any]
     if request.param == "onnx":
         engine = OnnxEngine(request.getfixturevalue("exact_artifact"), 1)
     else:
+        from tests.runtime.batching import Batching
+
         engine = Batching(tiny_checkpoint[0], "cpu", threads=1)
     folder = tiny_checkpoint[0]
     return Model(
@@ -46,12 +47,6 @@ def tiny_model(request: pytest.FixtureRequest, tiny_checkpoint: tuple[Path, Any]
         ChatTemplate.load(folder),
         SamplingParams(max_tokens=12),
     )
-
-
-class Batching(TorchEngine):
-    """As on a card that gains from batches."""
-
-    traits = Traits(encode_batch=3, prefill_batch=3)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 
 from qwink.errors import ArtifactError, CheckpointError, ModelNotFound, OptionError
 from qwink.export.identity import Progress
+from qwink.export.recipe import RECIPES
+from qwink.export.target import choose_target
 from qwink.model.artifact import MANIFEST, Artifact
+from qwink.native import NATIVE_LAYOUT, Layout, capabilities
 from qwink.runtime import models
 from qwink.runtime.models import find_artifact, find_folder, load
 from qwink.settings import Settings
@@ -143,6 +147,33 @@ def test_settings_name_the_model(
     monkeypatch.setenv("QWINK_THREADS", "1")
     with load() as vlm:
         assert vlm.engine.artifact_id == artifact.manifest.id
+
+
+def test_artifacts_in_the_cache_are_made_anew_when_the_layout_changes(
+    artifact: Artifact, checkpoint: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after kernels were compiled, or with a newer version of qwink."""
+    other: Layout = "onnxruntime" if artifact.manifest.layout == NATIVE_LAYOUT else NATIVE_LAYOUT
+    target = replace(choose_target(RECIPES["fast"]), layout=other)
+    here = replace(capabilities(), layouts=(other,), int8_limit=target.int8_limit)
+    monkeypatch.setattr("qwink.export.target.capabilities", lambda: here)
+    again = find_artifact(checkpoint, None, settings)
+    assert again.folder != artifact.folder
+    assert again.manifest.layout == other
+    monkeypatch.setattr("qwink.export.identity.BUILDER_VERSION", 0)
+    assert find_artifact(checkpoint, None, settings).folder not in (again.folder, artifact.folder)
+
+
+def test_an_old_artifact_in_a_folder_of_the_users_is_refused(
+    artifact: Artifact, settings: Settings, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(artifact.folder, tmp_path / "mine"))
+    values = json.loads((folder / MANIFEST).read_text())
+    del values["layout"]
+    old = values | {"format_version": 1, "kernels": "onnxruntime"}
+    (folder / MANIFEST).write_text(json.dumps(old))
+    with pytest.raises(ArtifactError, match="format version 1, this qwink reads 2; export"):
+        load(folder, settings=settings)
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing", "format", "foreign", "no manifest"])

@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -20,9 +21,11 @@ from qwink.errors import (
     DeadlineExceeded,
     EngineStopped,
     GenerationError,
+    OptionError,
     Overloaded,
     QwinkError,
 )
+from qwink.runtime.memory import Memory
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.request import Request, Ticket
 from qwink.runtime.scheduler import Limits
@@ -42,21 +45,23 @@ class FaultyEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def prefill_many(self, cache: Any, first: int, chunks: Any) -> Any:
+    def prefill(self, cache: Any, chunks: Any) -> Any:
         self.gate.wait()
         self.fault("prefill", chunks)
-        return self._engine.prefill_many(cache, first, chunks)
+        return self._engine.prefill(cache, chunks)
 
-    def decode(self, cache: Any, first: int, ids: Any, lengths: Any, positions: Any) -> Any:
+    def step(self, cache: Any, runs: Any) -> Any:
         self.gate.wait()
-        self.fault("decode", ids)
-        return self._engine.decode(cache, first, ids, lengths, positions)
+        self.fault("step", runs)
+        return self._engine.step(cache, runs)
 
 
 @contextmanager
-def running(model: Model, limits: Limits | None = None) -> Iterator[tuple[VLM, FaultyEngine]]:
+def running(
+    model: Model, limits: Limits | None = None, memory: Memory | None = None
+) -> Iterator[tuple[VLM, FaultyEngine]]:
     engine: Any = FaultyEngine(model.engine)
-    with VLM(replace(model, engine=engine), limits=limits) as vlm:
+    with VLM(replace(model, engine=engine), limits=limits, memory=memory) as vlm:
         try:
             yield vlm, engine
         finally:
@@ -96,18 +101,105 @@ def submit(vlm: VLM, text: str, max_tokens: int = 6) -> tuple[Ticket, Inbox]:
     return vlm.scheduler.submit(request(vlm, text, max_tokens), inbox.put), inbox
 
 
-def test_a_full_queue_refuses(tiny_model: Model) -> None:
-    with running(tiny_model, Limits(max_running=1, max_waiting=1)) as (vlm, engine):
+@pytest.mark.parametrize(("running_most", "waiting_most"), [(1, 1), (2, 3)])
+def test_a_full_queue_refuses(tiny_model: Model, running_most: int, waiting_most: int) -> None:
+    """As many as may run, and as many more as may wait, are taken at once; the next is not."""
+    limits = Limits(max_running=running_most, max_waiting=waiting_most)
+    with running(tiny_model, limits) as (vlm, engine):
         engine.gate.clear()
-        _, first = submit(vlm, "one")
-        while vlm.scheduler.num_waiting != 1 or vlm.scheduler._waiting:
-            time.sleep(0.001)  # until the first is being prefilled
-        _, second = submit(vlm, "two")
-        with pytest.raises(Overloaded, match="1 requests are waiting"):
-            submit(vlm, "three")
+        taken = [submit(vlm, f"number {n}")[1] for n in range(running_most + waiting_most)]
+        with pytest.raises(Overloaded, match=f"{waiting_most} requests are waiting"):
+            submit(vlm, "one too many")
         engine.gate.set()
-        assert first.result().text
-        assert second.result().text
+        assert all(inbox.result().text for inbox in taken)
+
+
+def test_events_come_from_one_thread_and_the_result_last(tiny_model: Model) -> None:
+    with running(tiny_model, Limits(max_running=1)) as (vlm, _):
+        told: dict[int, list[tuple[int, Event | Exception]]] = {n: [] for n in range(4)}
+        done = [threading.Event() for _ in told]
+
+        def listen(number: int, message: Event | Exception) -> None:
+            told[number].append((threading.get_ident(), message))
+            if isinstance(message, Exception) or message.result is not None:
+                done[number].set()
+
+        for number in told:
+            vlm.scheduler.submit(request(vlm, f"question {number}"), partial(listen, number))
+        assert all(one.wait(60) for one in done)
+        assert {thread for events in told.values() for thread, _ in events} == {
+            vlm.scheduler._thread.ident
+        }
+        for events in told.values():
+            stages = [e.stage for _, e in events if isinstance(e, Event)]
+            assert "queue" not in stages[1:]  # it is told first or not at all
+            last = events[-1][1]
+            assert isinstance(last, Event)
+            assert last.result is not None
+        assert any(e.stage == "queue" for _, e in told[3] if isinstance(e, Event))
+
+
+def test_a_request_taken_while_the_engine_dies_ends(tiny_model: Model) -> None:
+    """Many threads submit while the engine thread dies: each is refused or told of the end."""
+    with running(tiny_model, Limits(max_waiting=1000)) as (vlm, engine):
+        prepared = [request(vlm, f"number {n}") for n in range(200)]
+        inboxes: list[Inbox] = []
+        refused: list[EngineStopped] = []
+        die = threading.Event()
+
+        def fault(*_: Any) -> None:
+            if die.is_set():
+                raise SystemExit("the engine is killed")
+
+        def send(part: list[Request]) -> None:
+            for one in part:
+                inbox = Inbox()
+                try:
+                    vlm.scheduler.submit(one, inbox.put)
+                except EngineStopped as error:
+                    refused.append(error)
+                else:
+                    inboxes.append(inbox)
+
+        engine.fault = fault
+        threads = [threading.Thread(target=send, args=(prepared[n::4],)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        die.set()
+        for thread in threads:
+            thread.join()
+        ended = 0
+        for inbox in inboxes:
+            with suppress(EngineStopped):
+                inbox.result()
+            ended += 1
+        assert ended + len(refused) == 200
+        assert not vlm.scheduler.alive
+
+
+def test_the_lock_is_held_from_the_check_to_the_queue(tiny_model: Model) -> None:
+    """The engine thread dies between `submit`'s check and its append: the request still ends."""
+    with running(tiny_model) as (vlm, engine):
+        scheduler, inbox = vlm.scheduler, Inbox()
+        one = request(vlm, "unlucky")
+        queued = one.watch.queued
+
+        def slow() -> None:  # called between the check and the append
+            engine.fault = fail
+            engine.gate.set()
+            scheduler._thread.join(0.3)  # the thread can only die here if the lock is free
+            queued()
+
+        def fail(*_: Any) -> None:
+            raise SystemExit("the engine is killed")
+
+        engine.gate.clear()
+        _, first = submit(vlm, "first")
+        one.watch.queued = slow  # type: ignore[method-assign]
+        scheduler.submit(one, inbox.put)
+        for waiting in (first, inbox):
+            with pytest.raises(EngineStopped):
+                waiting.result()
 
 
 def test_a_late_request_ends_others_go_on(tiny_model: Model) -> None:
@@ -160,16 +252,14 @@ def test_a_row_that_breaks_the_batch_fails_alone(tiny_model: Model, victim: int)
         wanted = [vlm.ask(question=text, max_tokens=8).text for text in texts]
         engine.gate.clear()
         submitted = [submit(vlm, text, 8) for text in texts]
-        poison: list[int] = []
+        poisoned: list[int] = []
 
-        def fault(kind: str, ids: Any) -> None:
-            sequence = submitted[victim][0].request.sequence
-            if kind == "decode" and len(ids) == 3:  # all run: from now on this one is poisoned
-                poison[:] = [sequence.last_id]
-            rows = [t.request.sequence for t in vlm.scheduler._answers.tickets]
-            first = 0 if len(ids) == len(rows) else None
-            involved = rows if first == 0 else [r for r in rows if r.last_id in ids]
-            if poison and sequence in involved:
+        def fault(kind: str, runs: Any) -> None:
+            if kind != "step":
+                return
+            if len(runs) == 3:  # all run: from now on this one is poisoned
+                poisoned[:] = [submitted[victim][0].slot]
+            if poisoned and poisoned[0] in [run.slot for run in runs]:
                 raise RuntimeError("a poisoned row")
 
         engine.fault = fault
@@ -185,17 +275,17 @@ def test_a_row_that_breaks_the_batch_fails_alone(tiny_model: Model, victim: int)
 def test_values_that_are_not_numbers_fail_their_row_only(tiny_model: Model) -> None:
     with running(tiny_model) as (vlm, engine):
         wanted = vlm.ask(question="good", max_tokens=8).text
-        decode = engine.decode
+        step = engine.step
 
-        def broken(cache: Any, first: int, ids: Any, lengths: Any, positions: Any) -> Any:
-            logits = decode(cache, first, ids, lengths, positions)
-            if len(ids) == 2:
-                logits[0] = float("nan")
+        def broken(cache: Any, runs: Any) -> Any:
+            logits = step(cache, runs)
+            if len(runs) == 2:
+                logits[[run.slot for run in runs].index(ticket.slot)] = float("nan")
             return logits
 
         engine.gate.clear()
-        engine.decode = broken  # type: ignore[method-assign]
-        _, bad = submit(vlm, "bad", 8)
+        engine.step = broken  # type: ignore[method-assign]
+        ticket, bad = submit(vlm, "bad", 8)
         _, good = submit(vlm, "good", 8)
         engine.gate.set()
         with pytest.raises(GenerationError, match="not numbers"):
@@ -226,7 +316,7 @@ def test_the_death_of_the_engine_thread_leaves_nobody_waiting(
         def die() -> None:
             raise MemoryError("no memory left")
 
-        monkeypatch.setattr(vlm.scheduler, "_decode", die)
+        monkeypatch.setattr(vlm.scheduler, "_step", die)
         engine.gate.set()
         with pytest.raises(EngineStopped, match="no memory left"):
             waiting.result()
@@ -265,10 +355,9 @@ def test_closing_waits_for_the_step_under_way(tiny_model: Model) -> None:
 
 
 def test_admission_is_bounded_by_memory(tiny_model: Model) -> None:
-    with running(tiny_model) as (probe, _):
-        bytes_per_token = probe.scheduler._cache.bytes_per_token
-    limits = Limits(max_running=4, kv_bytes=150 * bytes_per_token)
-    with running(tiny_model, limits) as (vlm, _):
+    bytes_per_token = tiny_model.engine.bytes_per_token
+    memory = Memory(kv_bytes=150 * bytes_per_token, image_bytes=0)
+    with running(tiny_model, Limits(max_running=4), memory) as (vlm, _):
         inboxes = [submit(vlm, f"number {number}", 60)[1] for number in range(4)]
         most = 0
         while vlm.scheduler.num_running or vlm.scheduler.num_waiting:
@@ -276,3 +365,11 @@ def test_admission_is_bounded_by_memory(tiny_model: Model) -> None:
             time.sleep(0.0005)
         assert all(inbox.result().text is not None for inbox in inboxes)
         assert most <= 1
+
+
+def test_a_context_beyond_the_memory_budget_is_refused(tiny_model: Model) -> None:
+    memory = Memory(kv_bytes=100 * tiny_model.engine.bytes_per_token, image_bytes=0)
+    with VLM(tiny_model, memory=memory) as vlm:
+        assert vlm.context == 100
+    with pytest.raises(OptionError, match="raise --memory-mb or lower --context"):
+        VLM(tiny_model, context=101, memory=memory)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Series
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from qwink.errors import GenerationError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.rope import mrope_positions
-from qwink.runtime.sequence import Sequence
+from qwink.runtime.sequence import Drafter, Sequence
 from qwink.types import Grid, ImageSpan, Prompt, SamplingParams
 from tests.tiny import write_tokenizer
 
@@ -26,17 +28,22 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer.load(folder)
 
 
-def start(tokenizer: Tokenizer, num_logprobs: int | None = None, **options: Any) -> Sequence:
+def start(
+    tokenizer: Tokenizer,
+    num_logprobs: int | None = None,
+    drafter: Drafter | None = None,
+    **options: Any,
+) -> Sequence:
     spans = (ImageSpan(2, 4, Grid(1, 4, 4), "picture"),)
     positions, following = mrope_positions(9, spans)
     prompt = Prompt(np.arange(9), spans, positions, following)
     params = SamplingParams(**options)
-    return Sequence(prompt, params, tokenizer, np.array([0]), V, num_logprobs)
+    return Sequence(prompt, params, tokenizer, np.array([0]), V, num_logprobs, drafter)
 
 
 def want(token: int) -> Any:
-    logits = np.zeros(V, np.float32)
-    logits[token] = 50
+    logits = np.zeros((1, V), np.float32)
+    logits[0, token] = 50
     return logits
 
 
@@ -55,9 +62,8 @@ def test_counts_follow_the_cache(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode_text("the total")
     for number, token in enumerate(ids):
         sequence.accept(want(token))
-        assert sequence.last_id == token
+        assert sequence.next_ids() == (token,)
         assert sequence.num_cached == 9 + number  # all but the last
-        assert sequence.cached_ids.tolist() == [*range(9), *ids[:number]]
         # Nine tokens, of which four lie on a grid two high and wide: seven positions.
         assert sequence.position == 7 + number
     assert sequence.generated == ids
@@ -118,9 +124,76 @@ def test_logprobs_are_taken_once(tokenizer: Tokenizer) -> None:
     assert plain.take_logprobs() == ()
 
 
+@pytest.mark.parametrize("stop", ["of th", "this", " receipt", "图", "é n"])
+def test_logprobs_and_text_agree(tokenizer: Tokenizer, stop: str) -> None:
+    """Tokens of the stop string, or of text held back for it, are reported when they are shown."""
+    ids = tokenizer.encode_text("The total of this receipt, café né 图片 is 12.50 €")
+    sequence = start(tokenizer, num_logprobs=0, stop=(stop,))
+    text, reported = "", []
+    for token in [*ids, tokenizer.im_end]:
+        text += sequence.accept(want(token))
+        reported += [entry.id for entry in sequence.take_logprobs()]
+        assert tokenizer.decode(reported).startswith(text)
+        if sequence.finish_reason is not None:
+            break
+    assert sequence.finish_reason == "stop"
+    assert text == "The total of this receipt, café né 图片 is 12.50 €".split(stop)[0]
+    # The last token may go beyond the text; without it there would be text without a token.
+    assert len(tokenizer.decode(reported[:-1])) < len(text)
+
+
+def test_the_end_token_has_no_text_and_no_logprob(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode_text("the total")
+    sequence = start(tokenizer, num_logprobs=0)
+    feed(sequence, [*ids, tokenizer.im_end])
+    assert [entry.id for entry in sequence.take_logprobs()] == ids
+
+
+class Guess:
+    """Proposes the ids of `known` that follow the answer, every third of them changed."""
+
+    def __init__(self, known: list[int], wrong_every: int) -> None:
+        self._known, self._wrong_every = known, wrong_every
+
+    def propose(self, generated: Series[int], most: int) -> Series[int]:
+        at = len(generated)
+        return [
+            token + (index % self._wrong_every == self._wrong_every - 1)
+            for index, token in enumerate(self._known[at : at + most], at)
+        ]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+@pytest.mark.parametrize("wrong_every", [1, 2, 3, 1000])
+def test_drafts_change_nothing(tokenizer: Tokenizer, wrong_every: int, temperature: float) -> None:
+    """The model's logits depend on the last two tokens; drafts are right, wrong, or in between."""
+    options: dict[str, Any] = {"temperature": temperature, "seed": 7, "max_tokens": 40}
+
+    def logits(before: int, last: int) -> Any:
+        return np.random.default_rng([before, last]).normal(0, 3, V).astype(np.float32)
+
+    def answer(drafter: Drafter | None) -> tuple[str, list[int], list[Any], int]:
+        sequence = start(tokenizer, num_logprobs=1, drafter=drafter, **options)
+        text, steps = sequence.accept(logits(0, 0)[None]), 1
+        taken: list[Any] = []
+        while sequence.finish_reason is None:
+            assert sequence.num_cached == 9 + len(sequence.generated) - 1
+            ids = [*([0, *sequence.generated][-2:-1]), *sequence.next_ids(5)]
+            rows = [logits(*pair) for pair in pairwise(ids)]
+            text += sequence.accept(np.stack(rows))
+            taken += sequence.take_logprobs()
+            steps += 1
+        return text, sequence.generated, taken, steps
+
+    text, ids, taken, steps = answer(None)
+    drafted = answer(Guess(ids, wrong_every))
+    assert drafted[:3] == (text, ids, taken)
+    assert (drafted[3] < steps) == (wrong_every > 1)
+
+
 def test_forbidden_and_broken_logits(tokenizer: Tokenizer) -> None:
     sequence = start(tokenizer)
     sequence.accept(want(0))
-    assert sequence.last_id != 0
+    assert sequence.next_ids() != (0,)
     with pytest.raises(GenerationError):
-        sequence.accept(np.full(V, np.nan, np.float32))
+        sequence.accept(np.full((1, V), np.nan, np.float32))

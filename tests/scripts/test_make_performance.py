@@ -1,23 +1,22 @@
-"""The performance page follows its results, and notices when it does not."""
+"""The performance page is made from its results; --check finds differences."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import qwink
-from qwink.bench.card import Measured, cost_card
-from qwink.bench.ceilings import Ceilings
-from qwink.bench.client import Reply
-from qwink.bench.facts import collect
-from qwink.bench.load import LoadResult, summarise_level
-from qwink.bench.stages import ColdStart, SizeResult, StagesResult, ThreadsResult
-from qwink.bench.statistics import Summary, summarise
 from qwink.export.recipe import RECIPES
+from qwink.lab.cost.card import Measured, cost_card
+from qwink.lab.cost.ceilings import Ceilings
+from qwink.lab.load.client import Reply
+from qwink.lab.load.measure import LoadResult, summarise_level
+from qwink.lab.record import record
+from qwink.lab.stages.measure import ColdStart, SizeResult, StagesResult, ThreadsResult
+from qwink.lab.statistics import Summary, summarise
 from qwink.model.config import load_config
 from qwink.types import STAGES
 from scripts.make_performance import stale, write
@@ -45,20 +44,19 @@ def stages_result(encode_ms: float = 50.0) -> dict[str, Any]:
             around(2.5),
             around(140.0),
             2 * 10**8,
-            cost_card(config, RECIPES["fast"], "amx", tokens, tokens + 20, ceilings, measured),
+            cost_card(config, RECIPES["fast"], "tiles16", tokens, tokens + 20, ceilings, measured),
         )
 
     sizes = (size("224x224", 49), size("448x448", 196))
     runs = (ThreadsResult(2, ceilings, ColdStart("224x224", 300.0, 420.0, 310.0), sizes),)
-    return asdict(StagesResult("stages", collect(), "nano", "fast", (1920, 1440), 3, runs))
+    return record("stages", StagesResult("nano", "fast", (1920, 1440), 3, runs)).document()
 
 
 def load_result() -> dict[str, Any]:
     replies = [Reply(None, 300.0, 100.0, 20.0, (20.0,) * 10, 11), Reply("HTTP 429")]
     levels = tuple(summarise_level(users, replies, 0.5) for users in (1, 4))
-    return asdict(
-        LoadResult("load", collect(), "http://x", "nano", "?", (1920, 1440), 64, 0.0, levels)
-    )
+    result = LoadResult("http://x", "nano", "?", (1920, 1440), 64, 0.0, levels)
+    return record("load", result).document()
 
 
 @pytest.fixture
@@ -82,7 +80,7 @@ def test_page_shows_what_was_measured(root: Path) -> None:
     for image in ("stages-nano", "load-nano"):
         assert f"](images/{image}.svg)" in page
         assert (root / "docs" / "images" / f"{image}.svg").is_file()
-    for heading in ("First token and decoding", "Start", "Caches"):  # nobody measured these
+    for heading in ("First token and decoding", "Start", "Caches"):  # without results
         assert f"## {heading}" not in page
     assert "random weights" in page.lower()
     assert "qwink verify" in page

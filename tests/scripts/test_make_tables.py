@@ -1,4 +1,4 @@
-"""The tables among prose follow their results."""
+"""Tables of hand-written pages are made from the results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_new_figure_reaches_the_pages(results: Results) -> None:
 def test_recipes_are_all_there(results: Results) -> None:
     rows = guide.recipes(results).splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == list(RECIPES)
-    assert "| — |" in rows[0]  # nobody timed exact
+    assert "| — |" in rows[0]  # exact was not timed
 
 
 def test_stages_and_threads(results: Results) -> None:
@@ -81,7 +81,9 @@ def test_stages_and_threads(results: Results) -> None:
     "make",
     [readme.ENGLISH.speed, readme.CHINESE.more, guide.letters, guide.recipes, guide.threads],
 )
-def test_nothing_measured_is_no_trouble(make: Callable[[Results], str], tmp_path: Path) -> None:
+def test_without_results_tables_have_no_figures(
+    make: Callable[[Results], str], tmp_path: Path
+) -> None:
     assert not re.search(r"\d\.\d", make(Results(tmp_path)))
 
 

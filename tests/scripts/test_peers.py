@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compare import summary, times_faster
-from benchmarks.peers.turns import Table
-from qwink.bench.facts import collect
+from qwink.lab.peers.compare import summary, times_faster
+from qwink.lab.peers.turns import Table
+from qwink.lab.record import record
 from scripts.performance import peers
 from scripts.performance.layout import Results
 
@@ -22,18 +21,18 @@ def result() -> dict[str, Any]:
             counts = {"num_prompt_tokens": 213, "num_visual_tokens": 196, "peak_rss_bytes": 1 << 30}
             table.add(name, values | counts)
             table.versions[name] = {f"{name}-package": "1.2"}
-    return {
+    measured = {
         "work": {"num_prompt_tokens": 213, "num_visual_tokens": 196},
         **{"side": 448, "num_tokens": 16, "threads": 2, "rounds": 3},
         "contenders": summary(table),
         "times_faster": {"fast": times_faster(table, "fast", ["other"])},
         "absent": {"third": "no compiler"},
         "settings": {"other": {"model": "{folder}/model.bin", "properties": {"GROUP": 128}}},
-        "facts": asdict(collect()),
     }
+    return record("peers", measured).document()
 
 
-def test_shows_times_ratios_and_who_is_absent(tmp_path: Path) -> None:
+def test_shows_times_ratios_and_absent_peers(tmp_path: Path) -> None:
     (tmp_path / "peers.json").write_text(json.dumps(result()))
     section = peers.section(Results(tmp_path))
     assert section is not None
@@ -54,5 +53,5 @@ def test_shows_the_settings_tried(tmp_path: Path) -> None:
     assert "| `other` | model.bin, GROUP 128 | 3000 (2700–3300) | **3.00** |" in section.text
 
 
-def test_is_left_out_where_nobody_measured(tmp_path: Path) -> None:
+def test_is_left_out_without_results(tmp_path: Path) -> None:
     assert peers.section(Results(tmp_path)) is None

@@ -46,7 +46,7 @@ def server(
     """One server per engine, shared by all tests that do not change its state."""
     servers = starter(tiny_checkpoint[0], tiny_home, tmp_path_factory.mktemp("server"))
     serve = next(servers)
-    flags = ("--max-body-mb", 1, "--body-timeout", 2, "--uploads-mb", 2, "--warm", "Be brief.")
+    flags = ("--max-body-mb", 1, "--body-timeout", 2, "--memory-mb", 16, "--warm", "Be brief.")
     yield serve(*flags, "--engine", request.param).wait_ready()
     next(servers, None)
 

@@ -45,7 +45,7 @@ def test_a_stream_gives_the_same_text(client: openai.OpenAI) -> None:
     chunks = list(ask(client, turn, max_tokens=20, stream=True, stream_options=options))
     assert text_of(chunks) == whole.choices[0].message.content
     stages = [chunk.qwink["stage"] for chunk in chunks if hasattr(chunk, "qwink")]
-    assert stages == ["prefill"]  # the first request encoded the image
+    assert stages == []  # the same prompt needs no pass
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [c.choices[0].finish_reason for c in chunks[-2:-1]] == ["length"]
     assert chunks[-1].choices == []
@@ -344,8 +344,8 @@ def test_metrics_move(server: Server, client: openai.OpenAI) -> None:
         'qwink_cache_bytes{cache="embeddings"}',
     )
     before = [server.metric(name) for name in names]
-    for _ in range(2):
-        ask(client, user(image(77), "Hi"))
+    for turns in ((), ({"role": "system", "content": "Think."},), ()):
+        ask(client, *turns, user(image(77), "Hi"))
     after = [server.metric(name) for name in names]
     assert all(now > then for now, then in zip(after, before, strict=True)), (before, after)
     assert server.metric('qwink_stage_seconds_count{stage="encode"}') == before[1] + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,50 @@ def test_files_are_checked(tmp_path: Path, text: str, message: str) -> None:
     file.write_text(text)
     with pytest.raises(OptionError, match=message):
         resolve({}, {}, file)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "advice"),
+    [
+        *(
+            ("allow_url_host", v, "write HOST")
+            for v in ("https://x/", "*.x", "x:0", "", "x/", "a b")
+        ),
+        ("allow_url_host", "169.254.169.254", "never fetched from"),
+        *(
+            ("allow_origin", v, "write SCHEME://HOST")
+            for v in (
+                "https://x/",
+                "x",
+                "",
+                "https://*.x",
+                "https://X.org",
+                "https://x:443",
+                "http://x:80",
+            )
+        ),
+        *(
+            ("allow_host", v, "write NAME")
+            for v in ("http://x:80", "x:80", "x/", "*", "*.x", "", "[::1]")
+        ),
+    ],
+)
+def test_options_that_can_never_match_are_refused(option: str, value: str, advice: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(f"{option} is {value!r}")) as caught:
+        resolve({option: ("good.example" if option != "allow_origin" else "*", value)}, {})
+    assert advice in str(caught.value)
+
+
+def test_options_that_can_match_are_taken() -> None:
+    options = resolve(
+        {
+            "allow_url_host": ("x.org", "x.org:8080", "[::1]:8080", "::1", "bücher.example"),
+            "allow_origin": ("*", "null", "https://x.org", "http://[::1]:8080", "app://page"),
+            "allow_host": ("x.org", "X.org", "my_host-1", "::1", "10.0.0.5"),
+        },
+        {},
+    )
+    assert len(options.allow_url_host) == len(options.allow_host) == 5
 
 
 def test_environment_is_checked() -> None:

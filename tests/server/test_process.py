@@ -42,6 +42,22 @@ def test_a_full_queue_answers_429(serve: Serve) -> None:
     assert server.stop() == 0
 
 
+def test_bodies_of_slow_answers_do_not_count(serve: Serve) -> None:
+    server = serve("--max-body-mb", 1).wait_ready()
+    streams = []
+    for number in range(1, 12):  # bodies of 9.5 MB together; 8 are the limit
+        streams.append(server.send(**LONG, stream=number % 2 == 0, user="x" * 900_000))
+        server.wait_until(lambda n=number: server.metric("qwink_active ") == n)  # type: ignore[misc]
+    server.wait_until(lambda: server.metric("qwink_running ") == 8)
+    assert not [line for line in server.requests() if line["status"] == 429]
+    for stream in streams:
+        stream.close()
+    server.wait_until(lambda: server.metric("qwink_active ") == 0)
+    with server.client() as client:
+        assert ask(client, user(image(1), "Hi")).choices
+    assert server.stop() == 0
+
+
 def test_keys(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys.txt"
     file.write_text("# ours\nfirst-key\nsecond-key\n")
@@ -113,12 +129,12 @@ BREAK = """
 import os, sys
 from qwink.cli import main
 from qwink.engine.onnx import OnnxEngine
-decode = OnnxEngine.decode
+step = OnnxEngine.step
 def breaking(self, *arguments):
     if os.path.exists(os.environ["BREAK"]):
         raise SystemExit("broken")
-    return decode(self, *arguments)
-OnnxEngine.decode = breaking
+    return step(self, *arguments)
+OnnxEngine.step = breaking
 main()
 """
 

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """Anything that knows its size in bytes, as NumPy arrays do."""
+    """A value with a size in bytes, such as a NumPy array."""
 
     @property
     def nbytes(self) -> int: ...
@@ -18,7 +18,10 @@ V = TypeVar("V", bound=Sized)
 
 
 class MemoryCache(Generic[V]):
-    """Keeps the values used last, up to `max_bytes` together."""
+    """Keeps the values used last, up to `max_bytes` together.
+
+    `num_bytes` is the size of all values, `evictions` the number of values removed to make room.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -30,6 +33,7 @@ class MemoryCache(Generic[V]):
         return len(self._values)
 
     def get(self, key: str) -> V | None:
+        """The value, which now counts as used last; None if it is not kept."""
         with self._lock:
             value = self._values.get(key)
             if value is not None:
@@ -37,7 +41,7 @@ class MemoryCache(Generic[V]):
             return value
 
     def put(self, key: str, value: V) -> None:
-        """Keep `value`; one larger than the whole cache is not kept."""
+        """Keep `value` in place of the key's old one, unless it is larger than the whole cache."""
         with self._lock:
             self._remove(key)
             if value.nbytes > self.max_bytes:

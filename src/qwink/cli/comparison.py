@@ -1,4 +1,4 @@
-"""What `qwink verify` found, as tables on stdout."""
+"""Results of `qwink verify` as tables on stdout."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from qwink.verify.figures import PictureFigures, RecipeFigures, Verdict
-from qwink.verify.run import Comparison
+from qwink.lab.verify.figures import PictureFigures, RecipeFigures, Verdict
+from qwink.lab.verify.run import Comparison
 
 LONGEST_CELL = 120  # characters of an answer
 MOST_ANSWERS = 12  # rows of the table of answers; the rest is in the JSON document
@@ -23,7 +23,7 @@ _VERDICTS: dict[Verdict, str] = {
 
 
 def show_comparison(found: Comparison) -> None:
-    """Figures, where in the model they arise, answers side by side, and the verdicts last."""
+    """Print figures, noise by place in the model, answers side by side, and the verdicts."""
     console = Console(highlight=False, markup=False)
     console.print(f"{found.model}: {len(found.pictures)} pictures, compared with exact")
     console.print(_figures(found.recipes))
@@ -35,7 +35,7 @@ def show_comparison(found: Comparison) -> None:
 
 
 def plain(text: str) -> Text:
-    """A model's words on one line, without what would steer the terminal."""
+    """A model's text on one line, without control characters."""
     kept = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return Text(kept)
 

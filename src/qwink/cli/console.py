@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Copies of values in the runtime, which imports NumPy; help must not. A test compares them.
 TaskName: TypeAlias = Literal["auto", "ocr", "document", "describe", "locate", "frame"]
 RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
-KernelsName: TypeAlias = Literal["amx", "vnni", "onnxruntime"]
+LayoutName: TypeAlias = Literal["native", "onnxruntime"]
 EngineName: TypeAlias = Literal["auto", "onnx", "torch"]
 DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
 QuantizeName: TypeAlias = Literal["int8"]

@@ -1,4 +1,4 @@
-"""`qwink export`: build an artifact ahead of its first use, or in a folder of one's own."""
+"""`qwink export`: build an artifact before its first use, or in a folder that the user names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qwink.cli.console import ExportProgress, KernelsName, RecipeName
+from qwink.cli.console import ExportProgress, LayoutName, RecipeName
 
 
 def export(
@@ -32,11 +32,11 @@ def export(
             help="Folder to make; by default the one in the cache where qwink ask looks.",
         ),
     ] = None,
-    kernels: Annotated[
-        KernelsName | None,
+    layout: Annotated[
+        LayoutName | None,
         typer.Option(
-            help="Whose operators compute: amx or vnni, for processors that have it, or "
-            "onnxruntime, for all; by default the first that runs here. Only with --out."
+            help="Which operators compute: native, qwink's own, for x86-64 processors with AVX2; "
+            "onnxruntime, for all processors. By default native if it runs here. Only with --out."
         ),
     ] = None,
     force: Annotated[
@@ -56,6 +56,7 @@ def export(
     from qwink.export.build import export as build
     from qwink.export.recipe import get_recipe
     from qwink.model.artifact import is_artifact
+    from qwink.native import NATIVE_LAYOUT, Layout
     from qwink.runtime.models import artifact_folder, find_folder
     from qwink.settings import Settings
 
@@ -64,14 +65,15 @@ def export(
     if is_artifact(source):
         raise ArtifactError(f"{source}: an artifact already; give the checkpoint it was made from")
     chosen = get_recipe(recipe or settings.recipe)
-    if kernels is not None and out is None:
-        raise OptionError("--kernels needs --out; the cache holds what is fastest on this machine")
+    if layout is not None and out is None:
+        raise OptionError("--layout needs --out; the cache holds the fastest layout")
     target = out if out is not None else artifact_folder(source, chosen, settings)
     if target.exists() and not force:
         raise ArtifactError(
             f"{target}: already exists; choose another folder with --out, or add --force"
         )
     with ExportProgress(checkpoint) as progress:
-        artifact = build(source, target, chosen, progress, overwrite=force, kernels=kernels)
+        wanted: Layout | None = NATIVE_LAYOUT if layout == "native" else layout
+        artifact = build(source, target, chosen, progress, overwrite=force, layout=wanted)
     progress.finish(artifact.folder)
     typer.echo(artifact.folder)

@@ -23,6 +23,8 @@ class Found:
     recipe: str | None  # None: a checkpoint, exported on first use
     num_bytes: int
     path: str
+    layout: str | None = None  # None: as the recipe
+    kernels: str | None = None  # that compute it here; None also if it does not load here
     problem: str | None = None
 
 
@@ -97,11 +99,15 @@ def _find(settings: Settings, check: bool) -> list[Found]:
 def _inspect(folder: Path, check: bool) -> Found:
     from qwink.errors import QwinkError
     from qwink.model.artifact import Artifact
+    from qwink.native import capabilities
 
     model = Found(folder.name, "?", folder_size(folder), str(folder))
     try:
         artifact = Artifact.load(folder)
-        model.name, model.recipe = artifact.manifest.name, artifact.manifest.recipe
+        manifest, here = artifact.manifest, capabilities()
+        model.name, model.recipe, model.layout = manifest.name, manifest.recipe, manifest.layout
+        if manifest.layout in here.layouts:
+            model.kernels = here.kernels_of(manifest.layout)
         if check:
             artifact.check()
     except QwinkError as error:
@@ -110,11 +116,19 @@ def _inspect(folder: Path, check: bool) -> Found:
 
 
 def _show(found: list[Found]) -> None:
-    rows = [("name", "recipe", "size", "path")]
+    rows = [("name", "recipe", "layout", "kernels", "size", "path")]
     rows += [
-        (model.name, model.recipe or "any", format_bytes(model.num_bytes), model.path)
+        (
+            model.name,
+            model.recipe or "any",
+            model.layout or "-",
+            model.kernels or "-",
+            format_bytes(model.num_bytes),
+            model.path,
+        )
         for model in found
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, recipe, size, path in rows:
-        typer.echo(f"{name:<{widths[0]}}  {recipe:<{widths[1]}}  {size:>{widths[2]}}  {path}")
+    for *names, size, path in rows:
+        columns = [f"{name:<{width}}" for name, width in zip(names, widths, strict=False)]
+        typer.echo("  ".join([*columns, f"{size:>{widths[4]}}", path]))

@@ -77,11 +77,17 @@ def serve(
     ] = None,
     allow_url_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Fetch pictures from this host; repeatable."),
+        typer.Option(
+            metavar="HOST",
+            help="Fetch pictures from this host: HOST for ports 80 and 443, HOST:PORT for that "
+            "port; repeatable.",
+        ),
     ] = None,
     allow_public_urls: Annotated[
         bool | None,
-        typer.Option("--allow-public-urls", help="Fetch pictures from any public host."),
+        typer.Option(
+            "--allow-public-urls", help="Fetch pictures from any public host, at ports 80 and 443."
+        ),
     ] = None,
     fetch_timeout: Annotated[
         float | None, typer.Option(metavar="S", help="Longest time for a fetch; by default 15.")
@@ -109,14 +115,13 @@ def serve(
         float | None,
         typer.Option(metavar="S", help="Time for a client to receive what is sent. [60]"),
     ] = None,
-    uploads_mb: Annotated[
-        int | None, typer.Option(metavar="N", help="MiB for uploaded pictures. [256]")
-    ] = None,
-    embeddings_mb: Annotated[
-        int | None, typer.Option(metavar="N", help="MiB for encoded images. [256]")
-    ] = None,
-    prefixes_mb: Annotated[
-        int | None, typer.Option(metavar="N", help="MiB for prompt prefixes. [1024]")
+    memory_mb: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="MiB for keys and values, encoded images and uploads, without the model's "
+            "weights; by default a quarter of the machine's memory, at most 4096.",
+        ),
     ] = None,
     disk_cache: Annotated[
         bool | None,
@@ -176,9 +181,7 @@ def serve(
         "max_body_mb": max_body_mb,
         "body_timeout": body_timeout,
         "send_timeout": send_timeout,
-        "uploads_mb": uploads_mb,
-        "embeddings_mb": embeddings_mb,
-        "prefixes_mb": prefixes_mb,
+        "memory_mb": memory_mb,
         "disk_cache": disk_cache,
         "cache_dir": cache_dir,
         "disk_cache_mb": disk_cache_mb,

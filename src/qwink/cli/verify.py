@@ -1,4 +1,4 @@
-"""`qwink verify`: what a recipe does to the answers, measured on the user's own pictures."""
+"""`qwink verify`: how much a recipe changes the answers about the user's pictures."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from qwink.cli.options import Question, Task, Threads
 from qwink.errors import ArtifactError, ImageError, OptionError
 
 if TYPE_CHECKING:
+    from qwink.lab.verify.run import Skipped
+    from qwink.lab.verify.samples import Sample
     from qwink.model.artifact import Artifact
     from qwink.settings import Settings
-    from qwink.verify.run import Skipped
-    from qwink.verify.samples import Sample
 
 BUILT_IN = "these are qwink's own drawings; give yours with --images before you rely on a recipe"
 
@@ -54,8 +54,8 @@ def verify(
 ) -> None:
     """Compare recipes with exact, the fp32 reference, on your own pictures.
 
-    Each recipe is led along exact's greedy answers: how often its first choice is the same, how
-    far its probabilities and the values inside the model are off, and what it would have said.
+    Each recipe is fed exact's greedy answers token by token: the tables show how often its first
+    choice is the same, the error of its probabilities and states, and its own greedy answer.
     Recipes are exported on first use. One model is in memory at a time; exact takes the most, for
     the 2B some 9 GB.
 
@@ -65,12 +65,12 @@ def verify(
       qwink verify ~/models/Qwen3-VL-2B-Instruct --recipe fast --recipe small --json
     """
     from qwink.export.recipe import get_recipe
+    from qwink.lab.verify.run import VerifyOptions
+    from qwink.lab.verify.run import verify as run
+    from qwink.lab.verify.samples import built_in_samples
     from qwink.model.artifact import is_artifact
     from qwink.runtime.models import find_folder
     from qwink.settings import Settings
-    from qwink.verify.run import Options
-    from qwink.verify.run import verify as run
-    from qwink.verify.samples import built_in_samples
 
     settings = Settings.from_environment()
     names = list(dict.fromkeys(recipe or [settings.recipe]))
@@ -87,7 +87,7 @@ def verify(
     if is_artifact(folder):
         raise ArtifactError(f"{folder}: an artifact; give the checkpoint it was made from")
     exact, *candidates = (_artifact(folder, name, settings) for name in ("exact", *names))
-    options = Options((question or "").strip() or None, task, max_tokens, threads)
+    options = VerifyOptions((question or "").strip() or None, task, max_tokens, threads)
     with _Progress() as progress:
         found = run(exact, candidates, samples, options, settings, progress)
     skipped += found.skipped
@@ -110,13 +110,13 @@ def verify(
 
 
 def _usable(folder: Path) -> tuple[list[Sample], list[Skipped]]:
-    """The folder's pictures, and those that cannot be read: known before anything is exported.
+    """The folder's pictures, and those that cannot be read. Call before any export.
 
     Raises ImageError if none can be used.
     """
     from qwink.inputs.images import decode, open_image
-    from qwink.verify.run import Skipped
-    from qwink.verify.samples import samples_in
+    from qwink.lab.verify.run import Skipped
+    from qwink.lab.verify.samples import samples_in
 
     usable, skipped = [], []
     for sample in samples_in(folder):

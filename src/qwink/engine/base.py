@@ -1,7 +1,7 @@
-"""What an engine must do. Arrays in, arrays out: it knows nothing of text, files or requests.
+"""What an engine must do. Arrays in, arrays out; no text, files or requests.
 
-An engine encodes images, and runs prompts and single steps over the slots of a `KVCache` that it
-opened. It is driven by one thread.
+An engine encodes images, runs prompts, and runs the steps of answers over the slots of a `KVCache`
+that it opened. One thread drives it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from qwink.types import EncodedImage, Patches, Prompt
 
 
 class KVCache(Protocol):
-    """Keys and values of `num_slots` sequences of up to `capacity` tokens each."""
+    """Keys and values of `num_slots` sequences of up to `capacity` tokens each.
+
+    A slot does not record how many tokens it holds: each pass says where its tokens go, and
+    tokens are given back by naming a smaller number the next time.
+    """
 
     @property
     def num_slots(self) -> int: ...
@@ -34,31 +38,48 @@ class KVCache(Protocol):
         """Whether memory is taken as tokens come, and not all at once at the start."""
 
     def copy(self, source: int, target: int, num_tokens: int) -> None:
-        """Overwrite the start of slot `target` with that of slot `source`."""
+        """Overwrite the first tokens of slot `target` with those of slot `source`."""
 
-    def read(self, slot: int, num_tokens: int) -> NDArray[Any]:
-        """A copy of a slot's start: [layers, 2, KV heads, num_tokens, head_dim]."""
+    def read(self, slot: int, num_tokens: int) -> NDArray[np.float32]:
+        """A copy of a slot's first tokens, to be looked at: [layers, 2, KV heads, tokens, d]."""
 
-    def write(self, slot: int, values: NDArray[Any]) -> None:
-        """Put what `read` gave at the start of a slot."""
+    def truncate(self, slot: int, num_tokens: int) -> None:
+        """Keep the first tokens of a slot; return the memory behind them to the system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What an engine gains from, as measured: how many at once take the least time each."""
+    """How an engine is used best, and what it guarantees.
 
-    encode_batch: int = 1  # images
-    prefill_batch: int = 1  # prompts
+    `encode_batch`, `prefill_batch`: how many images and prompts at once take the least time each,
+    as measured. `cheap_rows`: how many tokens of a step cost little more than one. `spare_slots`:
+    slots for prompts that are kept, beyond those in use, where they take memory only as they fill.
+    `invariant`: whether a token's result is the same to the last bit whatever runs beside it and
+    wherever a prompt is cut.
+    """
+
+    encode_batch: int = 1
+    prefill_batch: int = 1
+    cheap_rows: int = 1
+    spare_slots: int = 0
+    invariant: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Tokens `start` to `stop` of a prompt, and the images of its spans by key."""
+    """Tokens `start` to `stop` of a prompt, for a slot that holds the tokens before `start`.
 
+    `images` maps the keys of the prompt's spans to encoded images.
+    """
+
+    slot: int
     prompt: Prompt
     images: Mapping[str, EncodedImage]
     start: int
     stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
 
     def image_parts(self) -> Iterator[tuple[slice, EncodedImage, slice]]:
         """Where in the chunk images go, and which of their tokens: (chunk, image, image)."""
@@ -69,74 +90,72 @@ class Chunk:
                 yield target, self.images[span.key], slice(low - span.start, high - span.start)
 
 
+@dataclass(frozen=True, slots=True)
+class NewTokens:
+    """One or more tokens of an answer, for a slot that holds the `length` tokens before them.
+
+    `position` is the M-RoPE position of the first. The logits behind the last `num_logits` of
+    them are wanted.
+    """
+
+    slot: int
+    ids: tuple[int, ...]
+    length: int
+    position: int
+    num_logits: int = 1
+
+
 class Engine(Protocol):
-    """Encode, prefill, decode."""
+    """Encode, prefill, step.
+
+    Prompts and answers are two kinds of pass, because they may use different weights. Tokens of a
+    prompt give the same keys and values wherever the prompt is cut into chunks, and a token of an
+    answer gives the same logits alone as beside others: to the last bit if `traits.invariant`,
+    else up to rounding.
+    """
 
     @property
     def config(self) -> ModelConfig: ...
 
     @property
     def name(self) -> str:
-        """The model's, for people."""
+        """The model's name, for people."""
 
     @property
     def artifact_id(self) -> str:
-        """Of the model and how it is computed: part of every cache key."""
+        """Identifies the model and its arithmetic: part of every cache key."""
 
     @property
     def traits(self) -> Traits: ...
 
     @property
+    def bytes_per_token(self) -> int:
+        """Main memory for the keys and values of a token; 0 where they lie in a device's."""
+
+    @property
     def about(self) -> dict[str, str]:
         """The engine's name as "engine", and how it computes."""
 
-    def encode(self, patches: Patches) -> EncodedImage:
-        """Run the vision encoder over one image."""
-
-    def encode_many(self, images: Sequence[Patches]) -> list[EncodedImage]:
-        """As `encode`, for several; worth it up to `traits.encode_batch`."""
+    def encode(self, images: Sequence[Patches]) -> list[EncodedImage]:
+        """Run the vision encoder over images; more than `traits.encode_batch` gain nothing."""
 
     def open_cache(self, num_slots: int, capacity: int) -> Any:
         """A KVCache of this engine, of up to `num_slots`: fewer where memory holds no more.
 
-        Raises OutOfMemory when it holds not one.
+        Raises OutOfMemory when it does not hold one.
         """
 
-    def prefill(
-        self,
-        cache: Any,
-        slot: int,
-        prompt: Prompt,
-        images: Mapping[str, EncodedImage],
-        start: int,
-        stop: int,
-    ) -> NDArray[np.float32]:
-        """Run tokens `start` to `stop` of the prompt into `slot`, which holds those before.
+    def prefill(self, cache: Any, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
+        """Run chunks of prompts, each into its slot; no slot twice.
 
-        `images` maps the keys of the prompt's spans. Returns the hidden state of the last token
-        [D]; `logits` turns it into scores when it is the prompt's last.
+        Returns the hidden state behind each chunk's last token [len(chunks), D]; `logits` turns
+        it into scores. More than `traits.prefill_batch` chunks gain nothing.
         """
 
-    def prefill_many(
-        self, cache: Any, first_slot: int, chunks: Sequence[Chunk]
-    ) -> NDArray[np.float32]:
-        """As `prefill`, a chunk for each of neighbouring slots: [B, D].
+    def step(self, cache: Any, runs: Sequence[NewTokens]) -> NDArray[np.float32]:
+        """Run new tokens of answers, each run into its slot; no slot twice.
 
-        Worth it up to `traits.prefill_batch`.
-        """
-
-    def decode(
-        self,
-        cache: Any,
-        first_slot: int,
-        ids: Sequence[int],
-        lengths: Sequence[int],
-        positions: Sequence[int],
-    ) -> NDArray[np.float32]:
-        """One token for each of `len(ids)` neighbouring slots from `first_slot`.
-
-        `lengths` are the tokens already in each slot, `positions` the M-RoPE positions of the new
-        ones. Returns logits [B, vocab].
+        Returns logits [sum of `num_logits`, vocab], in the order of the runs and their tokens.
         """
 
     def logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:

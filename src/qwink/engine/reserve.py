@@ -1,4 +1,4 @@
-"""Memory that costs nothing until it is used."""
+"""Memory that the system provides page by page, when it is first written to."""
 
 from __future__ import annotations
 
@@ -11,15 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def reserve(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Zeros whose pages are taken from the system one by one, when they are first written to.
+class Reserved:
+    """Zeros of one shape, as `array`. `release` returns pages to the system.
 
     NumPy's own zeros would be refused where they exceed the machine's memory, though only a
-    fraction is ever used; it would also ask for huge pages, of which most would stay empty.
+    fraction is ever used; NumPy would also ask for huge pages, most of which would stay empty.
     """
-    num_bytes = dtype.itemsize * math.prod(shape)
-    if not hasattr(mmap, "MAP_PRIVATE"):  # not a Unix
-        return np.zeros(shape, dtype)
-    noreserve = 0x4000 if sys.platform == "linux" else 0
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | noreserve
-    return np.frombuffer(mmap.mmap(-1, num_bytes, flags=flags), dtype).reshape(shape)
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        num_bytes = dtype.itemsize * math.prod(shape)
+        self._pages: mmap.mmap | None = None
+        if not hasattr(mmap, "MAP_PRIVATE"):  # not a Unix
+            self.array: NDArray[Any] = np.zeros(shape, dtype)
+            return
+        noreserve = 0x4000 if sys.platform == "linux" else 0
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | noreserve
+        self._pages = mmap.mmap(-1, num_bytes, flags=flags)
+        self.array = np.frombuffer(self._pages, dtype).reshape(shape)
+
+    def release(self, start: int, stop: int) -> None:
+        """Return the whole pages between two byte offsets; they read as zeros from then on."""
+        if self._pages is None or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+        stop = stop // mmap.PAGESIZE * mmap.PAGESIZE
+        if start < stop:
+            self._pages.madvise(mmap.MADV_DONTNEED, start, stop - start)

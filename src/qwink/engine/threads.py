@@ -1,4 +1,4 @@
-"""How many threads to compute with: the physical cores that this process may use."""
+"""The number of threads to compute with: the physical cores that this process may use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 def physical_cores(cpus: Path = Path("/sys/devices/system/cpu")) -> int:
     """Physical cores among the allowed CPUs, limited by a cgroup's quota.
 
-    Two hyper-threads share one set of vector units, so that a thread on each gains nothing.
-    Where the system does not tell, every allowed CPU counts.
+    Two hyper-threads share one set of vector units, so that a second thread gains nothing.
+    Where the topology is not known, every allowed CPU counts.
     """
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     if allowed is None:
@@ -28,7 +28,7 @@ def _siblings(cpus: Path, cpu: int) -> str:
 
 
 def _quota(path: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """CPUs that the cgroup (version 2) grants, rounded up; many when it sets no limit."""
+    """CPUs that the cgroup (version 2) grants, rounded up; a large number without a limit."""
     try:
         quota, period = path.read_text().split()
         return math.ceil(int(quota) / int(period))

@@ -1,7 +1,7 @@
-"""Checkpoint folder in, artifact folder out; torch-free, tensor by tensor.
+"""Exports a checkpoint's folder to an artifact's folder, tensor by tensor, without PyTorch.
 
-The artifact is built in a hidden folder beside its destination and moved there at the end: a
-broken run leaves nothing that loads.
+The artifact is built in a hidden folder beside its destination and moved there at the end, so that
+an interrupted export leaves nothing that loads.
 """
 
 from __future__ import annotations
@@ -19,17 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwink.errors import ArtifactError, CheckpointError, OptionError
+from qwink.errors import ArtifactError, CheckpointError
 from qwink.export.graph import Graph, WeightFile
-from qwink.export.identity import Progress, Report, artifact_id, choose_kernels
-from qwink.export.recipe import FP32, Recipe
-from qwink.export.text import (
-    build_head,
-    build_text,
-    decode_schemes,
-    text_kernels,
-    uniform_schemes,
-)
+from qwink.export.identity import Progress, Report, artifact_id
+from qwink.export.recipe import Recipe
+from qwink.export.target import Target, choose_target
+from qwink.export.text import build_head, build_text, decode_schemes, uniform_schemes
 from qwink.export.vision import build_vision
 from qwink.model.artifact import (
     COPIED_FILES,
@@ -43,7 +38,7 @@ from qwink.model.artifact import (
 )
 from qwink.model.config import ModelConfig, load_config
 from qwink.model.weights import Weights, fingerprint
-from qwink.native import Kernels
+from qwink.native import Layout
 
 
 def export(
@@ -53,15 +48,15 @@ def export(
     report: Report = lambda _: None,
     *,
     overwrite: bool = False,
-    kernels: Kernels | None = None,
+    layout: Layout | None = None,
 ) -> Artifact:
     """Build the artifact of `checkpoint` in folder `out`.
 
-    `kernels`: whose operators it is made of; by default those that are fastest on this machine.
-    What is made of "onnxruntime" alone loads everywhere.
-    Raises CheckpointError if the checkpoint does not fit, OptionError if the recipe has no use for
-    those kernels, ArtifactError if `out` is taken or cannot be written (disk full included);
-    nothing half-written stays behind.
+    `layout`: which operators it is made of, by default the fastest on this machine. "tiles16" loads
+    on every x86-64 processor with AVX2, "onnxruntime" on every processor.
+    Raises CheckpointError if the checkpoint is not supported, OptionError if the recipe does not
+    work with the layout, ArtifactError if `out` exists or cannot be written (also if the disk is
+    full). A failed export leaves no files.
     """
     checkpoint, out = Path(checkpoint), Path(out)
     config = load_config(checkpoint)
@@ -74,20 +69,16 @@ def export(
         if out.exists() and not (overwrite and is_artifact(out)):
             raise ArtifactError(f"{out}: already exists; choose another folder or remove it")
         source = fingerprint(checkpoint)
-        kernels = kernels or choose_kernels(recipe)
-        if kernels != "onnxruntime" and recipe.vision == FP32:
-            raise OptionError(
-                f"recipe {recipe.name} is fp32: only onnxruntime's kernels compute it"
-            )
+        target = choose_target(recipe, layout)
         with _staging(out) as staging:
-            build = _Build(staging, config, weights, recipe, kernels, report)
+            build = _Build(staging, config, weights, recipe, target, report)
             graphs, embedding, positions = build.run()
             for name in COPIED_FILES:
                 if (checkpoint / name).is_file():
                     shutil.copyfile(checkpoint / name, staging / name)
             manifest = Manifest(
                 FORMAT_VERSION,
-                artifact_id(source, recipe, kernels),
+                artifact_id(source, recipe, target),
                 config.name,
                 recipe.name,
                 source,
@@ -96,7 +87,7 @@ def export(
                 positions,
                 {path.name: _describe(path) for path in sorted(staging.iterdir())},
                 {name: version(name) for name in ("qwink", "onnx", "onnxruntime", "numpy")},
-                kernels,
+                target.layout,
             )
             (staging / MANIFEST).write_text(manifest.to_json(), "utf-8")
     return Artifact.load(out)
@@ -108,7 +99,7 @@ DISK_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 @contextmanager
 def _staging(out: Path) -> Iterator[Path]:
-    """A hidden folder beside `out` that becomes `out` if nothing goes wrong."""
+    """A hidden folder beside `out` that is renamed to `out` at the end, or removed on error."""
     staging: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +141,7 @@ class _CountedWeights(Weights):
 
 
 class _Build:
-    """One export on its way."""
+    """The state of one export."""
 
     def __init__(
         self,
@@ -158,10 +149,10 @@ class _Build:
         config: ModelConfig,
         weights: Weights,
         recipe: Recipe,
-        kernels: Kernels,
+        target: Target,
         report: Report,
     ) -> None:
-        self._folder, self._config, self._recipe, self._kernels = folder, config, recipe, kernels
+        self._folder, self._config, self._recipe, self._target = folder, config, recipe, target
         self._report, self._done, self._part = report, 0, ""
         self._weights = _CountedWeights(weights.folder, self._count)
         sizes = {name: int(np.prod(weights.shape(name))) for name in weights.names}
@@ -174,12 +165,13 @@ class _Build:
         self._report(Progress(self._done, self._total, self._part))
 
     @contextmanager
-    def _graph(self, name: str, kernels: Kernels | None = None) -> Iterator[Graph]:
+    def _graph(self, name: str) -> Iterator[Graph]:
         self._part = name
         tensors = WeightFile(self._folder / f"{name}.bin")
         try:
-            graph = Graph(name, tensors, kernels or self._kernels)
-            graph.answers = name in ("text", "decode", "head")
+            graph = Graph(name, tensors, self._target)
+            # A second question about a picture runs few rows through the prefill graph, too.
+            graph.huge_pages = name != "vision"
             yield graph
             graph.save(self._folder / f"{name}.onnx")
         finally:
@@ -194,7 +186,7 @@ class _Build:
         if recipe.prefill is None:
             prefill_file = "text"
             fused = recipe.decode.kind == "nbits"
-            with self._graph("text", text_kernels(recipe, self._kernels)) as graph:
+            with self._graph("text") as graph:
                 build_text(graph, config, weights, decode, fused=fused, with_deepstack=True)
         else:
             prefill_file = "prefill"

@@ -1,7 +1,7 @@
-"""A thin ONNX graph builder: named nodes in, one .onnx file plus one file of raw tensors out.
+"""A small ONNX graph builder: named nodes in, one .onnx file and one file of raw tensors out.
 
-It knows nothing of models. Large tensors go straight to disk as they come, so that a graph of
-gigabytes is built with the memory of its largest tensor.
+It knows nothing of models. Large tensors are written to disk when they are added, so that a graph
+of gigabytes is built with the memory of its largest tensor.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from qwink.export.target import Target
 from qwink.model.weights import Rows
-from qwink.native import Kernels
 
 MICROSOFT = "com.microsoft"
 NATIVE = "qwink"  # our own operators
@@ -47,19 +47,19 @@ class WeightFile:
 
 
 class Graph:
-    """Nodes of one graph in the making. Values are referred to by name.
+    """Collects the nodes of one graph. Values are referred to by name.
 
-    `kernels` says whether it may use our own operators; `prompt` names the input, if there is one,
-    that tells them whether rows are a prompt's or a new token each; `answers` whether it computes
-    tokens of answers, a few rows that read all weights.
+    `prompt` names the input, if there is one, that tells our operators whether rows are tokens of a
+    prompt or new tokens of answers. `huge_pages`: our operators copy weights to pages of 2 MB at
+    first use, for graphs that read all weights for a few rows.
     """
 
     prompt = ""
-    answers = False
+    huge_pages = False
 
-    def __init__(self, name: str, weights: WeightFile, kernels: Kernels = "onnxruntime") -> None:
+    def __init__(self, name: str, weights: WeightFile, target: Target | None = None) -> None:
         self._name = name
-        self.kernels = kernels
+        self.target = target or Target()
         self._weights = weights
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
@@ -70,8 +70,8 @@ class Graph:
 
     @property
     def native(self) -> bool:
-        """Whether our own operators may be used."""
-        return self.kernels != "onnxruntime"
+        """Whether the graph may use our own operators."""
+        return self.target.layout != "onnxruntime"
 
     def _unique(self, stem: str) -> str:
         self._count += 1

@@ -1,7 +1,7 @@
-"""Linear layers: the one place that decides which operator computes them.
+"""Linear layers: the only module that chooses the operator for a product.
 
-ONNX Runtime's operators run everywhere. Ours (`qwink.native`) take the norm before a product and
-the bias, activation and residual after it into the same pass over memory.
+ONNX Runtime's operators run everywhere. Ours (`qwink.native`) also compute the norm before a
+product and the bias, activation and residual after it, in the same pass over memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Norm:
 
 
 def normalize(graph: Graph, x: str, norm: Norm) -> str:
-    """The norm by itself, over the last axis."""
+    """Apply only the norm, over the last axis."""
     op = "SimplifiedLayerNormalization" if norm.beta is None else "LayerNormalization"
     return graph.node(op, [x, *norm.weights(graph)], epsilon=norm.epsilon, axis=-1)
 
@@ -154,7 +154,7 @@ def _product(x: Activation, weight: Matrix, scheme: Scheme, stem: str) -> str:
         return g.node("Gemm", [x.value, g.weight(weight, stem)], transB=1)
     if scheme.kind == "w8a8":
         # Signed weights and unsigned activations: other pairings reach a portable kernel only.
-        values, scales = quantize_columns(weight)
+        values, scales = quantize_columns(weight, g.target.int8_limit)
         quantized, peak = x.quantized()
         inputs = [
             quantized,
@@ -253,11 +253,10 @@ def native_attributes(
 ) -> dict[str, Any]:
     """What each of our operators is told; the numbers are those of kernels.h."""
     return {
-        "tiles": int(graph.kernels == "amx"),
         "num_heads": num_heads,
         "num_kv_heads": num_kv_heads,
         "columns": num_columns,
-        "settled": int(graph.answers),
+        "huge_pages": int(graph.huge_pages),
         "norm": 0 if norm is None else 1 if norm.beta is None else 2,
         "activation": ("", "gelu", "swiglu").index(function),
         "panels": int(panels),

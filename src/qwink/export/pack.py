@@ -18,7 +18,7 @@ def pack_int8(weight: Float | Rows) -> tuple[NDArray[np.int8], Float, NDArray[np
 
     weight [N, K] → values [N / 32, K / 64, 2, 16, 64], scales [N], sums of each output's values
     [N], N and K rounded up with zeros. A tile [16, 64] holds inputs 4r to 4r + 3 of its 16 outputs
-    in row r, as AMX and VNNI multiply them.
+    in row r, as our kernels multiply them.
     """
     num_outputs, num_inputs = weight.shape
     num_panels, num_chunks = -(-num_outputs // PANEL), -(-num_inputs // CHUNK)

@@ -23,8 +23,8 @@ def by_rows(work: Callable[[int, int], None], num_rows: int) -> None:
         list(pool.map(lambda s: work(s, min(s + ROWS_PER_CHUNK, num_rows)), starts))
 
 
-def quantize_columns(weight: Float | Rows) -> tuple[NDArray[np.int8], Float]:
-    """Symmetric int8 with one scale per output.
+def quantize_columns(weight: Float | Rows, limit: int = 127) -> tuple[NDArray[np.int8], Float]:
+    """Symmetric int8 with one scale per output; the largest magnitude becomes `limit`.
 
     Returns ([K, N] int8, [N] scales): the layout of a MatMul's right-hand side.
     """
@@ -34,7 +34,7 @@ def quantize_columns(weight: Float | Rows) -> tuple[NDArray[np.int8], Float]:
 
     def work(start: int, stop: int) -> None:
         rows = weight[start:stop]
-        scale = np.maximum(np.abs(rows).max(axis=1), 1e-12) / 127
+        scale = np.maximum(np.abs(rows).max(axis=1), 1e-12) / limit
         quantized[:, start:stop] = np.rint(rows / scale[:, None]).astype(np.int8).T
         scales[start:stop] = scale
 

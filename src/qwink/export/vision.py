@@ -50,8 +50,8 @@ def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sc
 
     def attend(heads: list[str], cos: str, sin: str) -> str:
         """Queries, keys and values, before their rotation → [R, D], or in panels."""
-        if tiles:
-            attributes = native_attributes(graph, hidden, panels=True, num_heads=vision.num_heads)
+        if graph.native:
+            attributes = native_attributes(graph, hidden, panels=panels, num_heads=vision.num_heads)
             outputs = [graph.fresh("attended"), graph.fresh("scratch")]
             inputs = [*heads, cos, sin]
             return graph.nodes("ImageAttention", inputs, outputs, domain=NATIVE, **attributes)[0]
@@ -85,8 +85,8 @@ def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sc
     x = graph.node("Reshape", [x, as_batch])  # [B, P, D]
     x = graph.node("Add", [x, graph.node("Add", [positions, graph.weight(bias, "bias")])])
     stream = Stream(graph, graph.node("Reshape", [x, as_rows]), hidden, panels=True)
+    panels = stream.panels
 
-    tiles = graph.kernels == "amx" and stream.panels  # all of a layer in our operators
     taps: list[str] = []
     for layer in range(vision.depth):
         block = f"blocks.{layer}"
@@ -95,20 +95,19 @@ def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sc
         q, k, v = (slice(part * hidden, (part + 1) * hidden) for part in range(3))
         # The value's bias passes through attention unchanged, see below.
         heads = [
-            linear(source, weight[q], scheme, "q", bias=bias[q], panels=tiles),
-            linear(source, weight[k], scheme, "k", bias=bias[k], panels=tiles),
-            linear(source, weight[v], scheme, "v", panels=tiles),
+            linear(source, weight[q], scheme, "q", bias=bias[q], panels=panels),
+            linear(source, weight[k], scheme, "k", bias=bias[k], panels=panels),
+            linear(source, weight[v], scheme, "v", panels=panels),
         ]
         attended = attend(heads, cos, sin)
         # Attention weights sum to one: W(a + b_v) + b = W a + (W b_v + b).
         weight = tensor(f"{block}.attn.proj.weight")
         bias = tensor(f"{block}.attn.proj.bias") + weight @ bias[2 * hidden :]
-        source = Activation(graph, attended, panels=tiles)
+        source = Activation(graph, attended, panels=panels)
         stream.add_product(source, weight, scheme, "proj", bias)
 
         source = stream.normalized(norm(f"{block}.norm2"))
         weight, bias = affine(f"{block}.mlp.linear_fc1")
-        panels = stream.panels
         x = linear(source, weight, scheme, "fc1", bias=bias, gelu=True, panels=panels)
         weight, bias = affine(f"{block}.mlp.linear_fc2")
         stream.add_product(Activation(graph, x, panels=panels), weight, scheme, "fc2", bias)

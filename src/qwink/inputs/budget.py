@@ -1,6 +1,6 @@
-"""Tasks into sizes: how many pixels, hence visual tokens, a picture is worth.
+"""Choose how many pixels, and so how many visual tokens, a picture gets for a task.
 
-One visual token covers 32×32 px. Time goes with tokens: the fewest that answer the question win.
+One visual token covers 32×32 px. Time grows with the tokens, so a task gets only what it needs.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ TOKEN_SIDE = 32
 TOKEN_PIXELS = TOKEN_SIDE * TOKEN_SIDE
 QWEN3_VL_LIMITS = (65_536, 16_777_216)  # of the published checkpoints' preprocessor
 
-# (min, max) in pixels. Below min a picture is enlarged: strokes need pixels to fall on; scenes
-# need fewer. Above max it is reduced.
+# (min, max) in pixels. A picture below min is enlarged, since thin strokes vanish in few patches.
+# A picture above max is reduced.
 _TASK_PIXELS: dict[Task, tuple[int, int]] = {
-    # 12 px letters of a receipt or screenshot about 900 px wide stay whole.
+    # Keeps the scale of a receipt or screenshot about 900 px wide, where letters have 12 px.
     "ocr": (448 * 448, 768 * TOKEN_PIXELS),
-    # An A4 page becomes about 960×1340 px, 115 dpi: 9 pt print is then some 14 px high.
+    # An A4 page becomes about 960×1340 px (115 dpi), in which 9 pt print is about 14 px high.
     "document": (448 * 448, 1280 * TOKEN_PIXELS),
-    # 768×768 px: coordinates come out in thousandths, and small things must still be seen.
+    # 768×768 px: the model gives coordinates in thousandths, and small objects must be visible.
     "locate": (448 * 448, 576 * TOKEN_PIXELS),
-    # 448×448 px is what a scene needs; more changes captions little and costs seconds on a CPU.
+    # 448×448 px: more pixels change captions little and cost seconds on a CPU.
     "describe": (336 * 336, 196 * TOKEN_PIXELS),
-    # 224×224 px: frames are many, and neighbours tell the same story.
+    # 224×224 px: a video has many frames, and neighbouring frames are alike.
     "frame": (224 * 224, 49 * TOKEN_PIXELS),
 }
-# What `auto` can come to when words do not decide: the larger is worth decoding for.
+# The larger of the two tasks that `auto` chooses between when the question does not decide.
 LARGEST_UNDECIDED: Task = "ocr"
-# Share of tiles with text from which on reading is likely: a sign in a scene has about this.
+# `auto` reads text where at least this share of the tiles has text: a sign in a scene has about it.
 TEXT_DETAIL_THRESHOLD = 0.06
 _MAX_SAMPLES = 400_000
 _MIN_CONTRAST = 48  # of 255
 
-# In order of budget: where a question matches twice, too many pixels do less harm than too few.
+# Largest budget first: too many pixels do less harm than too few. The second column goes into
+# notes and so into logs: it names the rule and never repeats the question.
 _WORDS: tuple[tuple[Task, str, str], ...] = (
     (
         "document",
@@ -80,7 +81,10 @@ _WORDS: tuple[tuple[Task, str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many pixels a resized picture may have (width × height), and why, in a short phrase."""
+    """Least and most pixels (width × height) of a resized picture, and the rule that set them.
+
+    `reason` is one of a fixed set of phrases with numbers; it holds no word of the question.
+    """
 
     task: Task
     min_pixels: int
@@ -93,9 +97,9 @@ class Budget:
 
 
 def needs_picture(task: Task, question: str) -> bool:
-    """Whether `choose_budget` would look at the pixels: `auto`, and the words do not decide.
+    """Whether `choose_budget` needs the pixels: task `auto`, and the question does not decide.
 
-    The picture is then to be decoded for the budget of task LARGEST_UNDECIDED.
+    Decode the picture for the budget of task LARGEST_UNDECIDED in that case.
     """
     return task == "auto" and _task_from_words(question) is None
 
@@ -111,12 +115,12 @@ def choose_budget(
 ) -> Budget:
     """Decide how large a picture may become for `task`.
 
-    `auto` goes by the words of the question, then by the picture's `text_detail`; without a
-    picture it assumes text. `min_pixels` and `max_pixels` override the task's, `limits` are the
-    checkpoint's (its least area gives way to a task that asks for less).
+    `auto` uses the words of the question, then the picture's `text_detail`; without a picture it
+    assumes text. `min_pixels` and `max_pixels` override the task's values. `limits` are the
+    checkpoint's (min, max); a task with a smaller minimum overrides that minimum.
 
-    Raises OptionError for an unknown task and for areas that contradict each other, hold less
-    than one token or exceed the limits.
+    Raises OptionError for an unknown task, for min_pixels above max_pixels, and for areas below
+    one token or above the limits.
     """
     if task not in TASKS:
         raise OptionError(f"unknown task {task!r}; use one of {', '.join(TASKS)}")
@@ -130,11 +134,11 @@ def choose_budget(
     chosen, why = (task, f"task {task}") if task != "auto" else _auto(question, picture)
     low, high = _TASK_PIXELS[chosen]
     if limits[1] <= high:
-        low = limits[0]  # a small model: it was trained on small pictures, as they are
+        low = limits[0]  # a small model was trained on small pictures without enlarging them
     if max_pixels is not None:
         high = max_pixels
     elif min_pixels is not None:
-        high = max(high, 2 * min_pixels)  # room for whole tokens between the two
+        high = max(high, 2 * min_pixels)  # leaves room for whole tokens between min and max
     high = max(TOKEN_PIXELS, min(high, limits[1]))
     low = min(max(low, limits[0]) if min_pixels is None else min_pixels, high)
     given = [
@@ -149,10 +153,10 @@ def choose_budget(
 def fit(width: int, height: int, budget: Budget) -> tuple[int, int]:
     """The size (width, height) to resize to: multiples of 32 px, near the aspect ratio.
 
-    As `smart_resize` of Qwen's preprocessing wherever that gives a valid answer: sides rounded
-    to tokens; above max_pixels scaled down and floored, below min_pixels scaled up and ceiled.
-    Beyond it, any aspect ratio works. The area never exceeds max_pixels; it may stay below
-    min_pixels only where no such size lies in between at this aspect ratio.
+    Equals `smart_resize` of Qwen's preprocessing wherever that gives a valid answer: sides are
+    rounded to tokens; above max_pixels they are scaled down and floored, below min_pixels scaled
+    up and ceiled. Unlike `smart_resize` it takes any aspect ratio. The area never exceeds
+    max_pixels. It is below min_pixels only where no size of this aspect ratio lies between the two.
 
     Raises OptionError when a side is below 1 px.
     """
@@ -168,7 +172,7 @@ def fit(width: int, height: int, budget: Budget) -> tuple[int, int]:
         shrink = math.sqrt(width * height / most)
         cols, rows = (max(1, int(side / shrink / TOKEN_SIDE)) for side in (width, height))
     if cols * rows * TOKEN_PIXELS > most:
-        # A ribbon, thinner than a token at this scale: one token thick, as long as allowed.
+        # One side is shorter than a token at this scale: make it one token, the other as allowed.
         length = max(*native, math.ceil(least / TOKEN_PIXELS))
         length = min(length, most // TOKEN_PIXELS)
         cols, rows = (length, 1) if width > height else (1, length)
@@ -176,18 +180,18 @@ def fit(width: int, height: int, budget: Budget) -> tuple[int, int]:
 
 
 def text_detail(pixels: NDArray[np.uint8]) -> float:
-    """How much of a picture [H, W, 3] looks like text: the share of its tiles that do, 0..1.
+    """The share of tiles of a picture [H, W, 3] that look like text, 0..1.
 
-    A tile of 32×32 samples looks like text when it has contrast, when along its rows or columns
-    many steps are steep, rising and falling alike (strokes), and when much of the rest is flat
-    (paper). Smooth pictures lack the steps, textures and noise the flat ground. Charts, tables
-    and line drawings count as text: they need the pixels too.
+    A tile of 32×32 samples looks like text when it has contrast, when many differences of
+    neighbours along its rows or columns are steep in both directions (strokes), and when many
+    others are flat (paper). Smooth pictures lack steep differences; textures and noise lack flat
+    ones. Charts, tables and line drawings count as text, since they need the pixels too.
 
-    At most about 0.4 million samples are looked at, which takes a few milliseconds.
+    Uses at most about 0.4 million samples, which takes a few milliseconds.
     """
     height, width = pixels.shape[:2]
     step = max(1, math.ceil(math.sqrt(height * width / _MAX_SAMPLES)))
-    # Green stands for brightness. Skipping, not averaging, keeps thin strokes steep.
+    # Green approximates brightness. Samples are skipped, not averaged, to keep thin strokes steep.
     grey = pixels[::step, ::step, 1].astype(np.int16)
     height, width = grey.shape
     tile_h, tile_w = min(TOKEN_SIDE, height), min(TOKEN_SIDE, width)
@@ -206,7 +210,7 @@ def text_detail(pixels: NDArray[np.uint8]) -> float:
 
 
 def _has_strokes(steps: NDArray[np.int16], contrast: NDArray[np.int16]) -> NDArray[np.bool_]:
-    """[N, h, w] differences of neighbours, [N] contrast → [N]."""
+    """Which tiles have strokes: differences of neighbours [N, h, w], contrast [N] → [N]."""
     scale = contrast[:, None, None]
     rising = (steps * 4 > scale).mean(axis=(1, 2))
     falling = (steps * -4 > scale).mean(axis=(1, 2))
@@ -222,7 +226,7 @@ def _auto(question: str, picture: Picture | None) -> tuple[Task, str]:
         task, why = found
         return task, f"auto: the question {why} → {task}"
     if picture is None:
-        return LARGEST_UNDECIDED, f"auto: nothing known of the picture → {LARGEST_UNDECIDED}"
+        return LARGEST_UNDECIDED, f"auto: the picture is not known → {LARGEST_UNDECIDED}"
     detail = text_detail(picture.pixels)
     if detail >= TEXT_DETAIL_THRESHOLD:
         return "ocr", f"auto: {detail:.0%} of the picture looks like text → ocr"
@@ -231,10 +235,9 @@ def _auto(question: str, picture: Picture | None) -> tuple[Task, str]:
 
 def _task_from_words(question: str) -> tuple[Task, str] | None:
     for task, asks, pattern in _WORDS:
-        # ASCII: a Latin word between Chinese characters has word boundaries, too.
-        match = re.search(pattern, question, re.IGNORECASE | re.ASCII)
-        if match:
-            return task, f"{asks} ({match.group().lower()!r})"
+        # ASCII gives a Latin word between Chinese characters word boundaries.
+        if re.search(pattern, question, re.IGNORECASE | re.ASCII):
+            return task, asks
     return None
 
 

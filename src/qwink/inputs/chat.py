@@ -1,11 +1,11 @@
 """A checkpoint's chat template: conversation to text, conversation to ids.
 
-Renders as Transformers' `apply_chat_template` does. The template works on text, in which a user's
-`<|im_end|>` looks like the template's own. So, before rendering, each character in user text with
-which an added token could start ("<", for Qwen) is hidden behind a character that occurs nowhere in
-the conversation; after rendering, the added tokens that are still to be seen are the template's.
-Unlike markers around the text, one character for another survives trimming, emptiness tests and
-joining: two texts "<|im_" and "end|>" do not make a token either.
+Renders as Transformers' `apply_chat_template` does. The template works on text, in which an
+`<|im_end|>` that a user typed looks like the template's. So, before rendering, each character in
+user text that can start an added token ("<", for Qwen) is replaced by a character that occurs
+nowhere in the conversation. After rendering, every added token in the text is the template's.
+Unlike markers around the text, such a replacement survives trimming, emptiness tests and joining:
+two texts "<|im_" and "end|>" do not form a token either.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ChatTemplate:
     @classmethod
     def load(cls, folder: str | Path) -> ChatTemplate:
         """Reads chat_template.jinja, or the key `chat_template` of chat_template.json or
-        tokenizer_config.json: a string, or a list of named templates, of which "default".
+        tokenizer_config.json: a string, or a list of named templates with one named "default".
 
         Raises CheckpointError when there is none or it is damaged.
         """
@@ -82,8 +82,8 @@ class ChatTemplate:
     ) -> str:
         """The conversation as text, as `apply_chat_template(tokenize=False)` gives it.
 
-        What is not a string in a message's content is taken for an image. `variables` reach the
-        template, e.g. `tools`. Raises PromptError for a conversation the template refuses.
+        Anything but a string in a message's content counts as an image. `variables`, e.g. `tools`,
+        are passed to the template. Raises PromptError for a conversation the template refuses.
         """
         turns = [
             {"role": message.role, "content": _content(message.content)} for message in messages
@@ -108,16 +108,17 @@ class ChatTemplate:
     ) -> list[int]:
         """The conversation as ids, in which an image is a single `<|image_pad|>`.
 
-        Equal to Transformers' unless a text spells an added token: that stays plain text, so each
-        `<|image_pad|>` and `<|im_end|>` is the template's. In system and assistant turns this holds
-        for special tokens only; `<think>` and `<tool_call>` are words of the model's own there.
+        Equals Transformers' ids unless a text spells an added token. Such text stays plain text, so
+        each `<|image_pad|>` and `<|im_end|>` is the template's. In system and assistant turns this
+        holds for special tokens only: there `<think>` and `<tool_call>` become tokens, since the
+        model writes them itself.
         """
         texts = [part for message in messages for part in message.content if isinstance(part, str)]
         _check_unicode(texts)
         starts = sorted({name[0] for name in tokenizer.added_tokens if not name[0].isspace()})
         hide = dict(zip(starts, _unused("".join(texts) + self._source), strict=False))
         if len(hide) < len(starts):
-            raise PromptError("the texts use up all private-use characters; remove some of them")
+            raise PromptError("the texts contain all private-use characters; remove some of them")
         words = [name for name in tokenizer.added_tokens if name not in tokenizer.special_tokens]
         spoken = re.compile(
             "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
@@ -152,7 +153,7 @@ def _hide(text: str, hide: dict[str, str], spoken: re.Pattern[str] | None) -> st
 
 
 def _check_unicode(texts: Iterable[str]) -> None:
-    """Half a surrogate pair, as broken escapes and terminals give it, is no character."""
+    """Refuse half a surrogate pair, which broken escapes and terminals produce."""
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
@@ -168,7 +169,7 @@ def _unused(text: str) -> Iterable[str]:
 
 
 def _content(parts: Sequence[Any]) -> str | list[dict[str, str]]:
-    # A lone text is given as a string: templates of text-only models know nothing else.
+    # Texts alone are given as one string: templates of text-only models accept nothing else.
     if all(isinstance(part, str) for part in parts):
         return "".join(parts)
     return [
@@ -189,7 +190,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    # Jinja's own filter escapes HTML characters.
+    # Jinja's filter of this name escapes HTML characters.
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

@@ -1,8 +1,7 @@
-"""Ids to text, piece by piece, as they are generated.
+"""Turn ids into text while they are generated.
 
-vLLM and TGI decode a sliding window of tokens again at each step and wait while it ends in a
-replacement character. Byte-level BPE allows something simpler: each token is a fixed string of
-bytes, so an incremental UTF-8 decoder gives the same text at a constant cost per token.
+Each token of byte-level BPE is a fixed string of bytes, so an incremental UTF-8 decoder gives the
+text at a constant cost per token. (vLLM and TGI decode a sliding window of tokens at each step.)
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from qwink.inputs.tokenizer import Tokenizer
 
 
 class Detokenizer:
-    """Text of one growing sequence. All pieces together equal `tokenizer.decode(ids)`."""
+    """Decodes one growing sequence. All pieces together equal `tokenizer.decode(ids)`."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -26,15 +25,16 @@ class Detokenizer:
         return self._decoder.decode(self._tokenizer.token_bytes(token_id))
 
     def finish(self) -> str:
-        """What was held back: U+FFFD when the sequence ended within a character, else nothing."""
+        """U+FFFD if the sequence ended within a character, else nothing."""
         return self._decoder.decode(b"", final=True)
 
 
 class StopStrings:
-    """Ends text before the first stop string, wherever pieces are cut.
+    """Ends text before the first stop string.
 
-    Text that may be the start of a stop string is held back. When several stop strings occur, the
-    one that is complete first wins, the longest of those: so the cuts make no difference.
+    Holds back text that may be the start of a stop string. When several stop strings occur, the
+    one that is complete first ends the text; of several that are complete at the same place, the
+    longest. So the result does not depend on how the text is cut into pieces.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class StopStrings:
         self.stopped = False
 
     def add(self, text: str) -> str:
-        """New text that is safe to emit. Once `stopped`, nothing more comes."""
+        """New text that no later text can make part of a stop string; nothing once `stopped`."""
         if self.stopped:
             return ""
         text = self._held + text
@@ -59,7 +59,7 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def finish(self) -> str:
-        """What was held back, at the end of the sequence."""
+        """The text that is still held back, at the end of the sequence."""
         text, self._held = self._held, ""
         return text
 

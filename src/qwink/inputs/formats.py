@@ -1,4 +1,4 @@
-"""What a file is, told from its first bytes, and the readers of those that are pictures."""
+"""A file's format from its first bytes, and Pillow's reader for each supported format."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from qwink.errors import ImageError, ImageTooLarge
 
-# Readers are called directly, not through `PIL.Image.open`: that one applies a limit kept in a
-# global of the user's process, and tries formats we do not want to expose. (The readers of WebP
-# and TIFF apply that limit all the same; it is 89 megapixels unless the user set it.)
+# Readers are called directly. `PIL.Image.open` would apply a limit from a global variable of the
+# process and try formats that we do not expose. (The readers of WebP and TIFF apply that limit
+# too; it is 89 megapixels unless the user changed it.)
 READERS: dict[str, type[ImageFile]] = {
     "JPEG": JpegImageFile,
     "PNG": PngImageFile,
@@ -41,7 +41,7 @@ _SIGNATURES = (
     (0, b"II+\0", "TIFF"),
     (0, b"MM\0+", "TIFF"),
 )
-# What people hand over by mistake: naming it beats "cannot identify image file".
+# Other files that people give by mistake, so that the message can name them.
 _LOOKALIKES = (
     (0, b"%PDF", "a PDF; render its pages to PNG first"),
     (4, b"ftyphei", "a HEIC photo"),
@@ -61,7 +61,7 @@ _LOOKALIKES = (
 
 
 def identify(data: bytes, name: str) -> str:
-    """One of SUPPORTED_FORMATS. Raises ImageError that says what `name` looks like instead."""
+    """One of SUPPORTED_FORMATS. Raises ImageError, saying what else the file `name` looks like."""
     for offset, signature, kind in _SIGNATURES:
         if data.startswith(signature, offset):
             return kind
@@ -86,12 +86,12 @@ def _looks_like_text(head: bytes) -> str | None:
 
 @contextmanager
 def errors_of_pillow(name: str, kind: str) -> Iterator[None]:
-    """Pillow raises SyntaxError, OSError, ValueError, struct.error, EOFError and more."""
+    """Turn any exception of Pillow into an ImageError; it raises SyntaxError, OSError and more."""
     try:
         yield
     except ImageError:
         raise
-    except PIL.Image.DecompressionBombError as error:  # some readers check it by themselves
+    except PIL.Image.DecompressionBombError as error:  # the readers of WebP and TIFF check it
         raise ImageTooLarge(
             f"{name} has more pixels than twice PIL.Image.MAX_IMAGE_PIXELS; save it smaller"
         ) from error
@@ -101,5 +101,5 @@ def errors_of_pillow(name: str, kind: str) -> Iterator[None]:
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ImageError(
             f"cannot decode {name} as {kind}: {why}; "
-            "it is damaged, cut short or of a rare kind: save or download it again"
+            "it is damaged, truncated or of an unsupported variant: save or download it again"
         ) from error

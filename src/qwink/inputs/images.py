@@ -1,6 +1,6 @@
-"""Image sources into pictures: bytes, files, PIL images and arrays become upright RGB.
+"""Turn bytes, files, PIL images and arrays into pictures: upright RGB.
 
-Two steps, so that the size can be known before anything is decoded::
+This takes two steps, so that the size is known before anything is decoded::
 
     opened = open_image("receipt.jpg")             # reads the header: size, format, key
     picture = decode(opened, at_least=(896, 672))  # a JPEG is decoded no larger than useful
@@ -32,7 +32,7 @@ MAX_FILE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedImage:
-    """An image whose header has been read and found acceptable; `decode` makes the pixels.
+    """An image whose header was read and accepted; `decode` makes the pixels.
 
     `size` is (width, height) in pixels, upright. `key` is the SHA-256 of the file's bytes or, for
     PIL images and arrays (format "pixels"), of the upright RGB pixels and their shape.
@@ -51,12 +51,12 @@ def open_image(
     source: bytes | str | os.PathLike[str] | PIL.Image.Image | NDArray[np.uint8],
     max_image_pixels: int = MAX_IMAGE_PIXELS,
 ) -> OpenedImage:
-    """Read a file's header, or take over the pixels of a PIL image or array.
+    """Read a file's header, or copy the pixels of a PIL image or array.
 
-    Arrays are uint8 [H, W, 3] (RGB), [H, W, 4] (RGBA) or [H, W] (grey); they are copied.
+    Arrays are uint8 [H, W, 3] (RGB), [H, W, 4] (RGBA) or [H, W] (grey).
 
     Raises ImageTooLarge for more than `max_image_pixels` (width × height), before decoding, and
-    ImageError for whatever cannot be read, is no picture or of an unsupported format.
+    ImageError for anything that cannot be read or is not a picture of a supported format.
     """
     if isinstance(source, np.ndarray):
         return _open_array(source, max_image_pixels)
@@ -74,11 +74,11 @@ def open_image(
 
 
 def decode(opened: OpenedImage, at_least: tuple[int, int] | None = None) -> Picture:
-    """Decode to upright RGB; transparency is laid on white, the first frame or page is taken.
+    """Decode the first frame or page to upright RGB, transparent parts on white.
 
     `at_least` is (width, height), upright. A JPEG is then decoded at ½, ¼ or ⅛ of its size where
-    both sides stay at least this long; other formats are decoded whole. Twice the size wanted
-    leaves the final resample as good as from all pixels (PSNR 46 dB).
+    both sides stay at least this long; other formats are decoded at full size. With twice the
+    final size, the final resample is as good as from all pixels (PSNR 46 dB).
 
     Raises ImageError for a damaged or truncated file.
     """
@@ -127,7 +127,7 @@ def _open_pil(image: PIL.Image.Image, max_image_pixels: int) -> OpenedImage:
         raise ImageError(f"{name} has no pixels (size {image.width}×{image.height})")
     _check_size(image.size, name, max_image_pixels)
     with errors_of_pillow(name, image.format or "PIL"):
-        image.load()  # first: TIFF is turned upright and PNG finds late EXIF while loading
+        image.load()  # first, since it turns TIFF upright and finds late EXIF in PNG
         orientation = orientation_of(image)
         rgb, notes = to_rgb(image)
         return _pixels_opened(upright_pixels(rgb, orientation), name, notes)
@@ -164,7 +164,7 @@ def _pixels_opened(
 
 
 def _key(domain: bytes, content: bytes | memoryview) -> str:
-    """SHA-256 in hex. The domain keeps a file from ever sharing a key with pixels."""
+    """SHA-256 in hex. The domain keeps the keys of files and of pixels apart."""
     digest = hashlib.sha256(b"qwink %s\0" % domain)
     digest.update(content)
     return digest.hexdigest()
@@ -174,7 +174,7 @@ def _read_file(path: str | os.PathLike[str], name: str) -> bytes:
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
-            limit = MAX_FILE_BYTES  # also bounds pipes and devices, which have no size
+            limit = MAX_FILE_BYTES  # pipes and devices have no size
             if stat.S_ISREG(status.st_mode):
                 limit = min(limit, status.st_size)
             data = file.read(limit + 1)

@@ -1,6 +1,7 @@
-"""Pictures into patches: one resample, one permutation.
+"""Turn pictures into patches: one resample, one permutation.
 
-What makes the pixels of a patch goes into its key; raise PREPROCESSING_VERSION when that changes.
+The key of patches covers everything that determines their pixels. Raise PREPROCESSING_VERSION when
+this module computes other pixels from the same input.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def patches_key(
     patch_size: int = 16,
     merge_size: int = 2,
 ) -> str:
-    """SHA-256 in hex of all that determines the patches, without making them.
+    """SHA-256 in hex of everything that determines the patches; does not compute them.
 
-    The decoded size counts: a JPEG decoded at a quarter gives slightly other pixels.
+    The decoded size is part of it: a JPEG decoded at a quarter gives slightly other pixels.
     """
     decoded, resized = picture.size, (int(size[0]), int(size[1]))
     what = (picture.key, decoded, resized, resample, patch_size, merge_size, PREPROCESSING_VERSION)
@@ -63,7 +64,7 @@ def patches_key(
 def resize(
     picture: Picture, size: tuple[int, int], resample: Resample = "bicubic"
 ) -> NDArray[np.uint8]:
-    """Resample to `size` (width, height): uint8 [H, W, 3]. The same array when nothing changes.
+    """Resample to `size` (width, height): uint8 [H, W, 3]; the same array if it fits.
 
     Raises OptionError for an unknown filter or a size below 1×1.
     """

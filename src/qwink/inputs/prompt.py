@@ -1,7 +1,7 @@
-"""A conversation with encoded images becomes a prompt.
+"""Build a prompt from a conversation with encoded images.
 
 To continue a conversation, append the answer and the next question to the messages and build the
-prompt anew: it starts with the same ids, so the cache of prefixes finds what is already known.
+prompt again. It starts with the same ids, so their keys and values are found in the cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qwink.types import Grid, ImageSpan, Message, Prompt
 
 @runtime_checkable
 class ImageTokens(Protocol):
-    """What a prompt must know of an image. `EncodedImage` is one."""
+    """What a prompt needs of an image. `EncodedImage` has it."""
 
     @property
     def grid(self) -> Grid: ...
@@ -40,7 +40,7 @@ def build_prompt(
     *,
     add_generation_prompt: bool = True,
 ) -> Prompt:
-    """Ids, image spans and positions of a conversation, images where the user put them.
+    """Ids, image spans and positions of a conversation, in reading order.
 
     Each image in a message's content is an `ImageTokens`. Raises PromptError for an empty
     conversation, an unknown role, a system turn that is not the first, images outside of user
@@ -68,7 +68,7 @@ def build_prompt(
 
 
 def check_context(prompt: Prompt, limit: int) -> None:
-    """Raises ContextOverflow when the prompt does not leave room for a token of the answer."""
+    """Raises ContextOverflow if the prompt leaves no room for one token of the answer."""
     if len(prompt) >= limit:
         raise ContextOverflow(len(prompt), limit - 1)
 

@@ -1,8 +1,8 @@
 """Text to token ids and back, with Qwen's byte-level BPE.
 
-An added token is a spelling with an id of its own, such as `<|im_end|>` or `<think>`. What users
-type must never become one: a picture's caption could otherwise end the turn and speak as the
-system. So plain text is encoded as if there were no added tokens.
+An added token is a text with a separate id, such as `<|im_end|>` or `<think>`. Text from users must
+never become one: otherwise a caption could end the turn and start a system turn. So plain text is
+encoded as if there were no added tokens.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Tokenizer:
     """A checkpoint's tokenizer. Safe to share between threads."""
 
     def __init__(self, library: tokenizers.Tokenizer, eos_ids: tuple[int, ...] = ()) -> None:
-        """Takes over `library`. Most callers want `Tokenizer.load`.
+        """Wraps `library` and changes its settings. Most callers want `Tokenizer.load`.
 
-        `eos_ids` end an answer, by default `<|im_end|>`. Raises CheckpointError unless the
-        tokenizer is byte-level BPE.
+        `eos_ids` are the tokens that end an answer, by default `<|im_end|>`. Raises
+        CheckpointError unless the tokenizer is byte-level BPE.
         """
         if not isinstance(library.decoder, tokenizers.decoders.ByteLevel):
             raise CheckpointError("the tokenizer is not byte-level BPE; use a Qwen3-VL checkpoint")
@@ -44,15 +44,15 @@ class Tokenizer:
         self.added_tokens: dict[str, int] = {t.content: number for number, t in added.items()}
         self.special_tokens = frozenset(t.content for t in added.values() if t.special)
         self._special_ids = frozenset(number for number, t in added.items() if t.special)
-        # The library can be told to treat special tokens as plain text, but not other added ones:
-        # so, to the library, all are special.
+        # The library can treat special tokens as plain text, but no other added tokens. So all
+        # added tokens are declared special.
         library.add_special_tokens(
             [tokenizers.AddedToken(name, special=True) for name in self.added_tokens]
         )
         library.encode_special_tokens = True
         self._library = library
         longest_first = sorted(self.added_tokens, key=len, reverse=True)
-        # (?!) never matches: a tokenizer without added tokens.
+        # (?!) never matches; it stands for a tokenizer without added tokens.
         self._added_re = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
         self.eos_ids = eos_ids or (self.im_end,)
 
@@ -60,7 +60,7 @@ class Tokenizer:
     def load(cls, folder: str | Path) -> Tokenizer:
         """Reads tokenizer.json and, for the end tokens, generation_config.json.
 
-        Without the latter, the end token is that of tokenizer_config.json, or `<|im_end|>`.
+        Without the latter, the end token comes from tokenizer_config.json, or is `<|im_end|>`.
         Raises CheckpointError, naming the file that is missing or damaged.
         """
         folder = Path(folder)
@@ -82,7 +82,7 @@ class Tokenizer:
         return self._library.get_vocab_size(with_added_tokens=True)
 
     def token_id(self, name: str) -> int:
-        """The id of a token by its spelling. Raises CheckpointError when there is none."""
+        """The id of a token by its text. Raises CheckpointError if there is none."""
         return _token_id(self._library, name)
 
     @property
@@ -106,7 +106,7 @@ class Tokenizer:
         return self.token_id("<|image_pad|>")
 
     def forbidden_ids(self, num_logits: int | None = None) -> NDArray[np.int64]:
-        """Ids never to be sampled, ascending: picture tokens, `<|im_start|>`, and ids of no token.
+        """Ids that must never be sampled, ascending: picture tokens, `<|im_start|>`, unused ids.
 
         `num_logits` is the width of the model's head, padded beyond the vocabulary.
         """
@@ -117,14 +117,14 @@ class Tokenizer:
         return np.array(ids, dtype=np.int64)
 
     def encode_text(self, text: str) -> list[int]:
-        """Ids of plain text, in which no spelling is special: `<|im_end|>` is ten characters."""
+        """Ids of plain text, without added tokens: `<|im_end|>` is ten characters."""
         return self._library.encode(text, add_special_tokens=False).ids
 
     def encode_template(self, text: str, restore: Mapping[int, str] | None = None) -> list[int]:
-        """Ids of text in which added tokens stand for themselves.
+        """Ids of text in which added tokens are recognised.
 
-        `restore` is a `str.translate` table for what lies between the added tokens: it brings back
-        characters that were hidden so that no added token is seen where a user spelt one.
+        `restore` is a `str.translate` table for the text between the added tokens. It restores the
+        characters that `ChatTemplate.encode` replaced.
         """
         ids: list[int] = []
         for index, piece in enumerate(self._added_re.split(text)):
@@ -135,22 +135,22 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids. Special tokens are left out; bytes that are not UTF-8 become U+FFFD."""
+        """The text of ids, without special tokens. Bytes that are not UTF-8 become U+FFFD."""
         return b"".join(self.token_bytes(int(token)) for token in ids).decode(errors="replace")
 
     def token_bytes(self, token: int) -> bytes:
-        """The bytes a token stands for: none for special tokens and ids of no token."""
+        """The bytes of a token; none for special tokens and unused ids."""
         spelling = self._library.id_to_token(token)
         if spelling is None or token in self._special_ids:
             return b""
         try:
             return bytes(_BYTES[character] for character in spelling)
-        except KeyError:  # an added token, spelt in characters outside the byte alphabet
+        except KeyError:  # an added token with characters outside the byte alphabet
             return spelling.encode()
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None where there is no file. Raises CheckpointError for anything else."""
+    """A JSON object; None if there is no file. Raises CheckpointError for anything else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def _eos_ids(folder: Path, library: tokenizers.Tokenizer) -> tuple[int, ...]:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Character to byte, GPT-2's printable alphabet (`bytes_to_unicode`)."""
+    """Character to byte: the inverse of GPT-2's `bytes_to_unicode`."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     alphabet = {chr(byte): byte for byte in printable}

@@ -1,4 +1,4 @@
-"""Pillow's images of any mode and orientation → upright RGB."""
+"""Convert Pillow's images of any mode and orientation to upright RGB."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _UPRIGHT = {
 
 
 def orientation_of_file(image: ImageFile, data: bytes) -> int:
-    """EXIF orientation, 1 to 8, from the header alone."""
+    """EXIF orientation, 1 to 8, without decoding the pixels."""
     if isinstance(image, TiffImageFile):
-        return 1  # Pillow itself turns TIFF upright, size and pixels
+        return 1  # Pillow turns the size and pixels of TIFF upright
     if isinstance(image, PngImageFile) and "exif" not in image.info:
         exif = _exif_chunk(data)
         if exif:
@@ -34,15 +34,15 @@ def orientation_of_file(image: ImageFile, data: bytes) -> int:
 
 def orientation_of(image: PIL.Image.Image) -> int:
     try:
-        # The base class's method: PNG's own would decode the picture in search of EXIF.
+        # The base class's method, since that of PNG decodes the picture to look for EXIF.
         value = PIL.Image.Image.getexif(image).get(_ORIENTATION_TAG, 1)
-    except Exception:  # damaged EXIF is no reason to refuse sound pixels
+    except Exception:  # the pixels are usable without EXIF
         return 1
     return int(value) if value in _UPRIGHT else 1
 
 
 def _exif_chunk(png: bytes) -> bytes | None:
-    """The eXIf chunk, which may also follow the pixels, where Pillow's header pass ends."""
+    """The eXIf chunk. It may follow the pixels, where Pillow does not look without decoding."""
     at = 8
     while at + 8 <= len(png):
         length = int.from_bytes(png[at : at + 4], "big")
@@ -63,7 +63,7 @@ def to_rgb(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]]:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         image, notes = _to_8_bits(image)
     if image.mode == "La":
-        image = image.convert("LA")  # there is no direct way to RGBA
+        image = image.convert("LA")  # Pillow cannot convert La to RGBA directly
     if image.has_transparency_data:
         image = image.convert("RGBA")
         canvas = PIL.Image.new("RGB", image.size, "white")
@@ -73,7 +73,7 @@ def to_rgb(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]]:
 
 
 def _to_8_bits(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]]:
-    """Grey of 16 or 32 bits to 8, scaled where Pillow's own conversion would clip."""
+    """Grey of 16 or 32 bits to 8, scaled, since Pillow's conversion would clip."""
     values = np.asarray(image)
     notes: tuple[str, ...] = ()
     if image.mode.startswith("I;16"):
@@ -81,7 +81,7 @@ def _to_8_bits(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]
     else:
         values = np.nan_to_num(values.astype(np.float32), posinf=0.0, neginf=0.0)
         low, high = float(values.min()), float(values.max())
-        # The smallest customary range that holds the values; floats may be 0..1.
+        # The smallest common range that holds the values; floats may be 0..1.
         ranges = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
         top = next((top for top in ranges if low >= 0 and high <= top), None)
         if top is None:

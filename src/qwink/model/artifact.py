@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from qwink.errors import ArtifactError
 from qwink.model.config import ModelConfig, load_config
-from qwink.native import Kernels
+from qwink.native import LAYOUTS, Layout
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 # Copied from the checkpoint, so that an engine can load an artifact without it.
 COPIED_FILES = (
@@ -58,8 +58,8 @@ class Manifest:
     """The contents of an artifact. `id` differs between artifacts whose answers can differ.
 
     `graphs` maps each part (vision, prefill, decode, head) to its file. Prefill and decode use
-    the same file if the recipe has one copy of the text weights. `kernels` names the operators
-    that the graphs use.
+    the same file if the recipe has one copy of the text weights. `layout` names the operators
+    that the graphs use, and so how the weights are stored.
     """
 
     format_version: int
@@ -72,7 +72,7 @@ class Manifest:
     positions: TableInfo
     files: dict[str, FileInfo]
     versions: dict[str, str]
-    kernels: Kernels = "onnxruntime"
+    layout: Layout
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
@@ -87,6 +87,8 @@ class Manifest:
         values["files"] = {name: FileInfo(**info) for name, info in values["files"].items()}
         if set(values["graphs"]) != set(PARTS):
             raise ValueError("graphs")
+        if values["layout"] not in LAYOUTS:
+            raise ValueError("layout")
         return cls(**values)
 
 
@@ -106,7 +108,9 @@ class Artifact:
         try:
             values = json.loads(path.read_text("utf-8"))
             version = values["format_version"]
-            manifest = Manifest.from_json(path.read_text("utf-8")) if version == 1 else None
+            manifest = (
+                Manifest.from_json(path.read_text("utf-8")) if version == FORMAT_VERSION else None
+            )
         except FileNotFoundError:
             raise ArtifactError(f"{folder}: not an artifact, it has no {MANIFEST}") from None
         except (OSError, KeyError, TypeError, ValueError, AttributeError):

@@ -1,12 +1,14 @@
 // ProductInt4: tokens of answers by the 4-bit kernel, prompts by way of 8 bits.
 #include "operators.h"
 
-static void product4_work(const void *p, int64_t start, int64_t stop) {
-  product4_tiles(p, start, stop);
+static void product4_work(const void *data, int64_t start, int64_t stop) {
+  const struct job *job = data;
+  job->set->product4(job->data, start, stop);
 }
 
 // Prompts: each panel is unpacked to 8 bits, in the core that multiplies it.
 struct unpacked {
+  const struct kernels *set;
   const struct product4 *packed;
   const struct product8 *product;  // but for its weights
   int8_t *values;                  // [parts][32 * depth]
@@ -20,10 +22,10 @@ static void unpacked_work(const void *data, int64_t start, int64_t stop) {
   int32_t sum[PANEL];
   for (int64_t panel = start; panel < stop; panel++) {
     int8_t *values = u->values + part * size;
-    unpack4_panel(u->packed, panel, values, scale, sum);
+    u->set->unpack4(u->packed, panel, values, scale, sum);
     struct product8 p = *u->product;
     p.weight = values, p.column_scale = scale, p.column_sum = sum, p.first = panel;
-    product8_panels(&p, panel, panel + 1);
+    u->set->product8(&p, panel, panel + 1);
   }
 }
 
@@ -49,7 +51,7 @@ static Status *product_unpacked(const struct kernel *k, KernelContext *context,
       .norm = gamma ? NORM_RMS : NORM_NONE,
       .epsilon = k->epsilon,
   };
-  TRY(run_parts(api, context, quantize_work, &q, num_tiles));
+  TRY(run_parts(api, context, quantize_work, &(struct job){k->set, &q}, num_tiles));
   const struct product8 product = {
       .rows = q.out,
       .row_scale = q.scale,
@@ -60,9 +62,8 @@ static Status *product_unpacked(const struct kernel *k, KernelContext *context,
       .depth = p->num_columns,
       .num_outputs = p->num_outputs,
       .activation = p->activation,
-      .tiles = k->tiles,
   };
-  struct unpacked u = {p, &product, (int8_t *)scratch + rows_bytes + scale_bytes, 0};
+  struct unpacked u = {k->set, p, &product, (int8_t *)scratch + rows_bytes + scale_bytes, 0};
   return run_parts(api, context, unpacked_work, &u, num_panels);
 }
 
@@ -71,16 +72,18 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
   struct tensor x, weight, scale, gamma, skip, prompt;
   struct tensor *inputs[] = {&x, &weight, &scale, &gamma, &skip, &prompt};
   for (size_t i = 0; i < 6; i++) TRY(input(api, context, i, inputs[i]));
-  CHECK(api, x.num_dimensions == 2 && weight.num_dimensions == 3 && scale.num_dimensions == 3);
-  const int64_t num_rows = x.shape[0], depth = x.shape[1], num_tiles = weight.shape[0];
-  CHECK(api, depth % CHUNK == 0 && weight.shape[1] * 8 == depth && weight.shape[2] == CHUNK);
-  CHECK(api, scale.shape[0] == num_tiles && scale.shape[1] && scale.shape[2] == TILE);
-  const int64_t block = depth / scale.shape[1], run = k->activation == ACT_SWIGLU ? 2 : 1;
-  CHECK(api, block % BLOCK4 == 0 && block * scale.shape[1] == depth);
-  const int64_t num_units = round_up(k->columns, TILE) / TILE;
-  CHECK(api, num_units * run == num_tiles);
-  CHECK(api, !gamma.data || gamma.shape[0] == depth);
-  CHECK(api, !skip.data || (skip.shape[0] == num_rows && skip.shape[1] == k->columns));
+  CHECK(api, !k->panels && k->activation != ACT_GELU);
+  CHECK(api, x.num_dimensions == 2 && scale.num_dimensions == 3);
+  const int64_t num_rows = x.shape[0], depth = x.shape[1], num_blocks = scale.shape[1];
+  CHECK(api, depth >= CHUNK && depth <= MAX_DEPTH && depth % CHUNK == 0);
+  CHECK(api, num_blocks >= 1 && depth % num_blocks == 0 && depth / num_blocks % BLOCK4 == 0);
+  const int64_t block = depth / num_blocks, num_units = round_up(k->columns, TILE) / TILE;
+  const int64_t num_tiles = num_units * (k->activation == ACT_SWIGLU ? 2 : 1);
+  CHECK(api, HAS_SHAPE(&weight, num_tiles, depth / 8, CHUNK));
+  CHECK(api, HAS_SHAPE(&scale, num_tiles, num_blocks, TILE));
+  CHECK(api, !gamma.given || HAS_SHAPE(&gamma, depth));
+  CHECK(api, !skip.given || HAS_SHAPE(&skip, num_rows, k->columns));
+  CHECK(api, is_step(&prompt));
   struct product4 p = {
       .skip = skip.data,
       .num_rows = num_rows,
@@ -90,28 +93,32 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
       .activation = (enum activation)k->activation,
   };
   TRY(matrix_output(k, context, num_rows, &p.out));
-  const int64_t num_weights = num_tiles * TILE * depth;
-  struct span spans[] = {{weight.data, num_weights / 2}, {scale.data, num_weights / block * 2}};
-  TRY(settle(k, context, spans, 2));
-  p.weight = spans[0].data, p.scale = spans[1].data;
-
-  // A prompt's rows always go one way, other tokens the other: how many come at once never shows.
-  if (is_set(&prompt)) return product_unpacked(k, context, &p, x.data, gamma.data);
   const int64_t nothing = 0;
   void *unused;
+  if (num_rows == 0) return output(api, context, 1, &nothing, 1, &unused);
+  const int64_t num_weights = num_tiles * TILE * depth;
+  struct span spans[] = {{weight.data, num_weights / 2}, {scale.data, num_weights / block * 2}};
+  TRY(use_huge_pages(k, context, spans, 2));
+  p.weight = spans[0].data, p.scale = spans[1].data;
+
+  // A prompt's rows always go one way, other tokens the other: results do not depend on how many
+  // come together.
+  if (step_of(&prompt) != ANSWER) return product_unpacked(k, context, &p, x.data, gamma.data);
   TRY(output(api, context, 1, &nothing, 1, &unused));
 
-  const size_t num_blocks = (size_t)(depth / BLOCK4 * num_rows);
-  struct block4 *blocks = aligned_alloc(64, num_blocks * sizeof *blocks + (size_t)depth * 4);
-  if (!blocks) return api->create_status(RUNTIME_EXCEPTION, "qwink: out of memory");
-  float *normal = (float *)(blocks + num_blocks);  // one row
+  const int64_t rows_bytes =
+      round_up(depth / BLOCK4 * num_rows * (int64_t)sizeof(struct block4), 64);
+  uint8_t *memory = aligned_alloc(64, (size_t)(rows_bytes + round_up(depth * 4, 64)));
+  if (!memory) return api->create_status(RUNTIME_EXCEPTION, "qwink: out of memory");
+  struct block4 *rows = (struct block4 *)memory;
+  float *normal = (float *)(memory + rows_bytes);  // one row
   for (int64_t m = 0; m < num_rows; m++) {
     const float *row = (const float *)x.data + m * depth;
-    if (gamma.data) rms_norm(row, gamma.data, k->epsilon, depth, normal);
-    quantize4(gamma.data ? normal : row, depth, blocks + m, num_rows);
+    if (gamma.data) k->set->rms_norm(row, gamma.data, k->epsilon, depth, normal);
+    k->set->quantize4(gamma.data ? normal : row, depth, rows + m, num_rows);
   }
-  p.rows = blocks;
-  Status *status = run_parts(api, context, product4_work, &p, num_units);
-  free(blocks);
+  p.rows = rows;
+  Status *status = run_parts(api, context, product4_work, &(struct job){k->set, &p}, num_units);
+  free(memory);
   return status;
 }

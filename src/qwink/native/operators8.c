@@ -1,8 +1,9 @@
-// QuantizeRows and ProductInt8. Shapes are checked as far as memory safety needs it.
+// QuantizeRows and ProductInt8.
 #include "operators.h"
 
-void quantize_work(const void *q, int64_t start, int64_t stop) {
-  for (int64_t tile = start; tile < stop; tile++) quantize_tile(q, tile);
+void quantize_work(const void *data, int64_t start, int64_t stop) {
+  const struct job *job = data;
+  for (int64_t tile = start; tile < stop; tile++) job->set->quantize_tile(job->data, tile);
 }
 
 Status *quantize_rows(const struct kernel *k, KernelContext *context) {
@@ -11,12 +12,10 @@ Status *quantize_rows(const struct kernel *k, KernelContext *context) {
   TRY(input(api, context, 0, &x));
   TRY(input(api, context, 1, &gamma));
   TRY(input(api, context, 2, &beta));
-  CHECK(api, x.num_dimensions == (k->panels ? 3 : 2));
-  const int64_t num_rows = k->panels ? x.shape[1] : x.shape[0];
-  CHECK(api, k->panels ? x.shape[0] * PANEL >= k->columns && x.shape[2] == PANEL
-                       : x.shape[1] == k->columns);
-  CHECK(api, k->norm == NORM_NONE || (gamma.data && gamma.shape[0] == k->columns));
-  CHECK(api, k->norm != NORM_LAYER || (beta.data && beta.shape[0] == k->columns));
+  const int64_t num_rows = num_rows_of(k, &x);
+  CHECK(api, is_matrix(k, &x, num_rows, k->columns));
+  CHECK(api, k->norm == NORM_NONE || HAS_SHAPE(&gamma, k->columns));
+  CHECK(api, k->norm != NORM_LAYER || HAS_SHAPE(&beta, k->columns));
   struct quantize q = {
       .x = x.data,
       .gamma = gamma.data,
@@ -31,11 +30,12 @@ Status *quantize_rows(const struct kernel *k, KernelContext *context) {
   const int64_t rows[] = {num_tiles, round_up(k->columns, CHUNK) / CHUNK, TILE, CHUNK};
   TRY(output(api, context, 0, rows, 4, &q.out));
   TRY(output(api, context, 1, &num_rows, 1, &q.scale));
-  return run_parts(api, context, quantize_work, &q, num_tiles);
+  return run_parts(api, context, quantize_work, &(struct job){k->set, &q}, num_tiles);
 }
 
-static void product8_work(const void *p, int64_t start, int64_t stop) {
-  product8_panels(p, start, stop);
+static void product8_work(const void *data, int64_t start, int64_t stop) {
+  const struct job *job = data;
+  job->set->product8(job->data, start, stop);
 }
 
 Status *product_int8(const struct kernel *k, KernelContext *context) {
@@ -43,35 +43,35 @@ Status *product_int8(const struct kernel *k, KernelContext *context) {
   struct tensor rows, row_scale, weight, scale, sum, bias, skip;
   struct tensor *inputs[] = {&rows, &row_scale, &weight, &scale, &sum, &bias, &skip};
   for (size_t i = 0; i < 7; i++) TRY(input(api, context, i, inputs[i]));
-  const int64_t num_rows = row_scale.shape[0], num_panels = weight.shape[0];
+  CHECK(api, row_scale.num_dimensions == 1 && rows.num_dimensions == 4);
+  const int64_t num_rows = row_scale.shape[0], num_steps = rows.shape[1];
+  CHECK(api, num_steps >= 1 && num_steps <= MAX_DEPTH / CHUNK);
+  CHECK(api, HAS_SHAPE(&rows, round_up(num_rows, TILE) / TILE, num_steps, TILE, CHUNK));
+  // The product writes all panels: there must be as many as the outputs take.
+  const int64_t per_panel = k->activation == ACT_SWIGLU ? TILE : PANEL;
+  const int64_t num_panels = round_up(k->columns, per_panel) / per_panel;
   const int64_t num_columns = num_panels * PANEL;
-  CHECK(api, rows.num_dimensions == 4 && weight.num_dimensions == 5);
-  CHECK(api, rows.shape[0] * TILE >= num_rows && rows.shape[1] == weight.shape[1]);
-  CHECK(api, scale.shape[0] == num_columns && sum.shape[0] == num_columns);
-  CHECK(api, !bias.data || bias.shape[0] == num_columns);
-  CHECK(api, k->columns * (k->activation == ACT_SWIGLU ? 2 : 1) <= num_columns);
-  CHECK(api, !skip.data || skip.shape[k->panels ? 1 : 0] == num_rows);
-  // Tokens of answers, where memory decides, move the weights; prompts then find them there.
-  enum { FEW = 8 };
-  struct span values = {weight.data, num_columns * weight.shape[1] * CHUNK};
-  if (k->settled && (num_rows <= FEW || atomic_load(&k->resident->weight)))
-    TRY(settle(k, context, &values, 1));
+  CHECK(api, HAS_SHAPE(&weight, num_panels, num_steps, 2, TILE, CHUNK));
+  CHECK(api, HAS_SHAPE(&scale, num_columns) && HAS_SHAPE(&sum, num_columns));
+  CHECK(api, !bias.given || HAS_SHAPE(&bias, num_columns));
+  CHECK(api, !skip.given || is_matrix(k, &skip, num_rows, k->columns));
   struct product8 p = {
       .rows = rows.data,
       .row_scale = row_scale.data,
-      .weight = values.data,
       .column_scale = scale.data,
       .column_sum = sum.data,
       .bias = bias.data,
       .skip = skip.data,
       .layout = layout_of(k->panels, num_rows, k->columns),
       .num_rows = num_rows,
-      .depth = rows.shape[1] * CHUNK,
+      .depth = num_steps * CHUNK,
       .num_outputs = k->columns,
       .activation = (enum activation)k->activation,
-      .tiles = k->tiles,
   };
-  CHECK(api, !k->tiles || cpu_level() == LEVEL_AMX);
   TRY(matrix_output(k, context, num_rows, &p.out));
-  return run_parts(api, context, product8_work, &p, num_panels);
+  if (num_rows == 0) return NULL;
+  struct span values = {weight.data, num_columns * p.depth};
+  TRY(use_huge_pages(k, context, &values, 1));
+  p.weight = values.data;
+  return run_parts(api, context, product8_work, &(struct job){k->set, &p}, num_panels);
 }

@@ -1,17 +1,13 @@
 // ImageAttention and TextAttention. `columns` are those of all query heads.
 #include "operators.h"
 
-static void append_work(const void *a, int64_t start, int64_t stop) {
-  attention_append(a, start, stop);
+static void append_work(const void *data, int64_t start, int64_t stop) {
+  const struct job *job = data;
+  job->set->attention_append(job->data, start, stop);
 }
-static void pack_work(const void *a, int64_t start, int64_t stop) {
-  attention_pack(a, start, stop);
-}
-static void blocks_work(const void *a, int64_t start, int64_t stop) {
-  attention_blocks(a, start, stop);
-}
-static void single_work(const void *a, int64_t start, int64_t stop) {
-  attention_single(a, start, stop);
+static void answer_work(const void *data, int64_t start, int64_t stop) {
+  const struct job *job = data;
+  job->set->attention_answer(job->data, start, stop);
 }
 
 static struct heads heads_of(const struct kernel *k, const struct tensor *x, int64_t num_rows,
@@ -19,25 +15,11 @@ static struct heads heads_of(const struct kernel *k, const struct tensor *x, int
   return (struct heads){x->data, layout_of(k->panels, num_rows, num_heads * size), gamma};
 }
 
-static bool holds(const struct kernel *k, const struct tensor *x, int64_t num_rows,
-                  int64_t num_columns) {
-  if (!x->data || x->num_dimensions != (k->panels ? 3 : 2)) return false;
-  return k->panels ? x->shape[0] * PANEL >= num_columns && x->shape[1] == num_rows
-                   : x->shape[0] == num_rows && x->shape[1] == num_columns;
-}
-
-// `scratch` is the index of that output.
-static Status *attend_by_tiles(const struct kernel *k, KernelContext *context, struct attention *a,
-                               size_t scratch) {
-  const struct api *api = k->api;
-  CHECK(api, k->tiles && cpu_level() == LEVEL_AMX);
-  a->depth = round_up(a->size, 32);
-  const int64_t num_units = a->num_sequences * a->num_kv_heads;
-  const int64_t num_bytes = num_units * a->max_keys * a->depth * 2 * (int64_t)sizeof(uint16_t);
-  TRY(output(api, context, scratch, &num_bytes, 1, &a->packed));
-  TRY(run_parts(api, context, pack_work, a, num_units));
-  const int64_t num_blocks = a->num_sequences * a->num_heads * attention_num_blocks(a);
-  return run_parts(api, context, blocks_work, a, num_blocks);
+// Values of a head, or 0 if the attributes do not fit: halves of a head are rotated together.
+static int64_t head_size(const struct kernel *k) {
+  if (k->num_heads < 1 || k->columns % k->num_heads) return 0;
+  const int64_t size = k->columns / k->num_heads;
+  return size % 2 == 0 && size <= MAX_HEAD ? size : 0;
 }
 
 Status *image_attention(const struct kernel *k, KernelContext *context) {
@@ -45,13 +27,13 @@ Status *image_attention(const struct kernel *k, KernelContext *context) {
   struct tensor q, key, v, cosine, sine;
   struct tensor *inputs[] = {&q, &key, &v, &cosine, &sine};
   for (size_t i = 0; i < 5; i++) TRY(input(api, context, i, inputs[i]));
-  CHECK(api, k->num_heads > 0 && k->columns % k->num_heads == 0);
-  const int64_t size = k->columns / k->num_heads, num_tokens = cosine.shape[0];
-  CHECK(api, size <= MAX_HEAD && cosine.shape[1] * 2 == size && sine.shape[0] == num_tokens);
-  const int64_t num_rows = q.shape[k->panels ? 1 : 0];
+  const int64_t size = head_size(k), num_rows = num_rows_of(k, &q);
+  CHECK(api, size > 0 && cosine.num_dimensions == 2);
+  const int64_t num_tokens = cosine.shape[0];
+  CHECK(api, HAS_SHAPE(&cosine, num_tokens, size / 2) && HAS_SHAPE(&sine, num_tokens, size / 2));
   CHECK(api, num_tokens > 0 && num_rows % num_tokens == 0);
-  CHECK(api, holds(k, &q, num_rows, k->columns) && holds(k, &key, num_rows, k->columns));
-  CHECK(api, holds(k, &v, num_rows, k->columns));
+  CHECK(api, is_matrix(k, &q, num_rows, k->columns) && is_matrix(k, &key, num_rows, k->columns));
+  CHECK(api, is_matrix(k, &v, num_rows, k->columns));
   struct attention a = {
       .q = heads_of(k, &q, num_rows, k->num_heads, size, NULL),
       .k = heads_of(k, &key, num_rows, k->num_heads, size, NULL),
@@ -59,6 +41,7 @@ Status *image_attention(const struct kernel *k, KernelContext *context) {
       .cos = cosine.data,
       .sin = sine.data,
       .layout = layout_of(k->panels, num_rows, k->columns),
+      .num_rows = num_rows,
       .num_sequences = num_rows / num_tokens,
       .num_tokens = num_tokens,
       .num_heads = k->num_heads,
@@ -67,47 +50,64 @@ Status *image_attention(const struct kernel *k, KernelContext *context) {
       .max_keys = round_up(num_tokens, 32),
   };
   TRY(matrix_output(k, context, num_rows, &a.out));
-  return attend_by_tiles(k, context, &a, 1);
+  return attend_blocks(k, context, &a, FIRST | LAST, 1);
 }
 
 static Status *present(const struct api *api, KernelContext *context, size_t index,
-                       const struct tensor *past, size_t width, void **data) {
+                       const struct tensor *past, uint16_t **data) {
   TRY(output(api, context, index, past->shape, past->num_dimensions, data));
   if (*data == past->data) return NULL;  // bound to the same memory, as they are meant to be
-  size_t num_bytes = width;
+  size_t num_bytes = sizeof **data;
   for (size_t i = 0; i < past->num_dimensions; i++) num_bytes *= (size_t)past->shape[i];
-  memcpy(*data, past->data, num_bytes);
+  if (num_bytes) memcpy(*data, past->data, num_bytes);
   return NULL;
 }
 
-static Status *attend(const struct kernel *k, KernelContext *context, bool half) {
+// Checks what each sequence says of itself, and finds the most new tokens and the most keys of one.
+static Status *check_sequences(const struct api *api, struct attention *a, int64_t num_slots,
+                               int64_t num_rotations) {
+  CHECK(api, a->starts[0] == 0 && a->starts[a->num_sequences] == a->num_rows);
+  CHECK(api, a->num_sequences <= num_slots);
+  for (int64_t s = 0; s < a->num_sequences; s++) {
+    const int64_t count = (int64_t)a->starts[s + 1] - a->starts[s], length = a->lengths[s];
+    CHECK(api, a->starts[s] <= a->starts[s + 1] && a->starts[s + 1] <= a->num_rows);
+    CHECK(api, length >= count && length <= a->capacity);
+    CHECK(api, a->slots[s] >= 0 && a->slots[s] < num_slots);
+    // Two sequences in one slot would write to the same memory at the same time.
+    for (int64_t other = 0; other < s; other++) CHECK(api, a->slots[other] != a->slots[s]);
+    if (count > a->num_tokens) a->num_tokens = count;
+    if (length > a->max_keys) a->max_keys = length;
+  }
+  for (int64_t i = 0; i < a->num_rows; i++)
+    CHECK(api, a->rows[i] >= 0 && a->rows[i] < num_rotations);
+  a->max_keys = round_up(a->max_keys, 32);
+  return NULL;
+}
+
+Status *text_attention(const struct kernel *k, KernelContext *context) {
   const struct api *api = k->api;
-  struct tensor q, key, v, q_gamma, k_gamma, cosine, sine, rows, lengths, keys, values, prompt;
-  struct tensor *inputs[] = {&q,    &key,  &v,       &q_gamma, &k_gamma, &cosine,
-                             &sine, &rows, &lengths, &keys,    &values,  &prompt};
-  for (size_t i = 0; i < 12; i++) TRY(input(api, context, i, inputs[i]));
-  CHECK(api, k->num_kv_heads > 0 && k->num_heads % k->num_kv_heads == 0);
-  const int64_t size = k->columns / k->num_heads, num_kv_columns = size * k->num_kv_heads;
-  CHECK(api, size * k->num_heads == k->columns && size <= MAX_HEAD && size % 2 == 0);
-  CHECK(api, q_gamma.shape[0] == size && k_gamma.shape[0] == size);
-  CHECK(api, cosine.shape[1] * 2 == size && sine.shape[0] == cosine.shape[0]);
-  CHECK(api, rows.num_dimensions == 2 && keys.num_dimensions == 4);
-  const int64_t num_sequences = rows.shape[0], num_tokens = rows.shape[1];
-  const int64_t num_rows = num_sequences * num_tokens, capacity = keys.shape[2];
-  CHECK(api, holds(k, &q, num_rows, k->columns) && holds(k, &key, num_rows, num_kv_columns));
-  CHECK(api, holds(k, &v, num_rows, num_kv_columns) && lengths.shape[0] == num_sequences);
-  CHECK(api, keys.shape[0] == num_sequences && keys.shape[1] == k->num_kv_heads);
-  CHECK(api, keys.shape[3] == size && !memcmp(keys.shape, values.shape, sizeof keys.shape));
-  int64_t longest = 0;
-  for (int64_t s = 0; s < num_sequences; s++) {
-    const int64_t length = ((const int32_t *)lengths.data)[s] + 1;
-    CHECK(api, length >= num_tokens && length <= capacity);
-    longest = length > longest ? length : longest;
-  }
-  for (int64_t i = 0; i < num_rows; i++) {
-    const int64_t row = ((const int64_t *)rows.data)[i];
-    CHECK(api, row >= 0 && row < cosine.shape[0]);
-  }
+  struct tensor q, key, v, q_gamma, k_gamma, cosine, sine, rows, starts, lengths, slots, keys,
+      values, prompt;
+  struct tensor *inputs[] = {&q,    &key,    &v,       &q_gamma, &k_gamma, &cosine, &sine,
+                             &rows, &starts, &lengths, &slots,   &keys,    &values, &prompt};
+  for (size_t i = 0; i < 14; i++) TRY(input(api, context, i, inputs[i]));
+  const int64_t size = head_size(k), num_rows = num_rows_of(k, &q);
+  CHECK(api, size > 0 && k->num_kv_heads > 0 && k->num_heads % k->num_kv_heads == 0);
+  const int64_t num_kv_columns = size * k->num_kv_heads;
+  CHECK(api, is_matrix(k, &q, num_rows, k->columns));
+  CHECK(api, is_matrix(k, &key, num_rows, num_kv_columns));
+  CHECK(api, is_matrix(k, &v, num_rows, num_kv_columns));
+  CHECK(api, HAS_SHAPE(&q_gamma, size) && HAS_SHAPE(&k_gamma, size));
+  CHECK(api, cosine.num_dimensions == 2 && keys.num_dimensions == 4 && lengths.num_dimensions == 1);
+  const int64_t num_rotations = cosine.shape[0], num_sequences = lengths.shape[0];
+  CHECK(api, HAS_SHAPE(&cosine, num_rotations, size / 2));
+  CHECK(api, HAS_SHAPE(&sine, num_rotations, size / 2));
+  CHECK(api, HAS_SHAPE(&rows, num_rows) && HAS_SHAPE(&starts, num_sequences + 1));
+  CHECK(api, HAS_SHAPE(&slots, num_sequences));
+  const int64_t num_slots = keys.shape[0], capacity = keys.shape[2];
+  CHECK(api, HAS_SHAPE(&keys, num_slots, k->num_kv_heads, capacity, size));
+  CHECK(api, HAS_SHAPE(&values, num_slots, k->num_kv_heads, capacity, size));
+  CHECK(api, is_step(&prompt));
   struct attention a = {
       .q = heads_of(k, &q, num_rows, k->num_heads, size, q_gamma.data),
       .k = heads_of(k, &key, num_rows, k->num_kv_heads, size, k_gamma.data),
@@ -115,36 +115,30 @@ static Status *attend(const struct kernel *k, KernelContext *context, bool half)
       .cos = cosine.data,
       .sin = sine.data,
       .rows = rows.data,
+      .starts = starts.data,
       .lengths = lengths.data,
+      .slots = slots.data,
       .layout = layout_of(k->panels, num_rows, k->columns),
+      .num_rows = num_rows,
       .num_sequences = num_sequences,
-      .num_tokens = num_tokens,
       .num_heads = k->num_heads,
       .num_kv_heads = k->num_kv_heads,
       .size = size,
       .capacity = capacity,
-      .max_keys = round_up(longest, 32),
       .epsilon = k->epsilon,
-      .half = half,
   };
-  const size_t width = half ? 2 : 4;
+  TRY(check_sequences(api, &a, num_slots, num_rotations));
   TRY(matrix_output(k, context, num_rows, &a.out));
-  TRY(present(api, context, 1, &keys, width, &a.key_cache));
-  TRY(present(api, context, 2, &values, width, &a.value_cache));
+  TRY(present(api, context, 1, &keys, &a.key_cache));
+  TRY(present(api, context, 2, &values, &a.value_cache));
   const int64_t num_units = num_sequences * k->num_kv_heads, nothing = 0;
-  // A prompt's tokens all go by tiles, also the last one of a cut.
-  if (num_tokens == 1 && !is_set(&prompt)) {
+  const struct job job = {k->set, &a};
+  // All tokens of a prompt go by blocks, also a single one.
+  if (step_of(&prompt) == ANSWER) {
+    drop_packing(k);
     TRY(output(api, context, 3, &nothing, 1, &a.packed));
-    return run_parts(api, context, single_work, &a, num_units);
+    return run_parts(api, context, answer_work, &job, num_units);
   }
-  TRY(run_parts(api, context, append_work, &a, num_units));
-  return attend_by_tiles(k, context, &a, 3);
-}
-
-Status *text_attention(const struct kernel *k, KernelContext *context) {
-  return attend(k, context, false);
-}
-
-Status *text_attention_half(const struct kernel *k, KernelContext *context) {
-  return attend(k, context, true);
+  TRY(run_parts(api, context, append_work, &job, num_units));
+  return attend_blocks(k, context, &a, step_of(&prompt), 3);
 }

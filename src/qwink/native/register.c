@@ -3,21 +3,33 @@
 
 #include <pthread.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 struct operator {
   struct custom_op base;  // first: the callbacks get its address
   const char *name;
   Status *(*compute)(const struct kernel *, KernelContext *);
   size_t num_required, num_inputs, num_outputs;
-  enum element inputs[12], outputs[4];
+  enum element inputs[14], outputs[4];
 };
 
 struct instance {
   struct kernel kernel;
-  struct resident resident;
+  struct huge huge;
+  _Atomic(struct packing *) packing;
   Status *(*compute)(const struct kernel *, KernelContext *);
 };
+
+// Attributes come from a file, which may be anything.
+static Status *check(const struct api *api, const struct kernel *k) {
+  CHECK(api, k->norm >= NORM_NONE && k->norm <= NORM_LAYER);
+  CHECK(api, k->activation >= ACT_NONE && k->activation <= ACT_SWIGLU);
+  CHECK(api, k->panels == 0 || k->panels == 1);
+  CHECK(api, k->columns >= 1 && k->columns <= INT32_MAX);
+  CHECK(api, k->huge_pages == 0 || k->huge_pages == 1);
+  CHECK(api, k->num_heads >= 0 && k->num_heads <= k->columns);
+  CHECK(api, k->num_kv_heads >= 0 && k->num_kv_heads <= k->num_heads);
+  CHECK(api, k->epsilon >= 0);
+  return NULL;
+}
 
 static Status *create(const struct custom_op *op, const struct api *api, const KernelInfo *info,
                       void **out) {
@@ -26,16 +38,18 @@ static Status *create(const struct custom_op *op, const struct api *api, const K
   struct kernel *k = &self->kernel;
   self->compute = ((const struct operator *)op)->compute;
   k->api = api;
-  k->resident = &self->resident;
+  k->set = kernels_in_use();
+  k->huge = &self->huge;
+  k->packing = &self->packing;
   Status *status = api->attribute_int(info, "norm", &k->norm);
   if (!status) status = api->attribute_int(info, "activation", &k->activation);
   if (!status) status = api->attribute_int(info, "panels", &k->panels);
-  if (!status) status = api->attribute_int(info, "tiles", &k->tiles);
   if (!status) status = api->attribute_int(info, "columns", &k->columns);
-  if (!status) status = api->attribute_int(info, "settled", &k->settled);
+  if (!status) status = api->attribute_int(info, "huge_pages", &k->huge_pages);
   if (!status) status = api->attribute_int(info, "num_heads", &k->num_heads);
   if (!status) status = api->attribute_int(info, "num_kv_heads", &k->num_kv_heads);
   if (!status) status = api->attribute_float(info, "epsilon", &k->epsilon);
+  if (!status) status = check(api, k);
   if (status)
     free(self);
   else
@@ -44,8 +58,9 @@ static Status *create(const struct custom_op *op, const struct api *api, const K
 }
 
 static void destroy(void *self) {
-  struct resident *r = &((struct instance *)self)->resident;
-  resident_free(r->weight, r->num_bytes);
+  struct instance *instance = self;
+  drop_packing(&instance->kernel);
+  free_huge_pages(&instance->huge);
   free(self);
 }
 
@@ -119,22 +134,13 @@ static const struct operator OPERATORS[] = {
     {CALLBACKS,
      "TextAttention",
      text_attention,
-     11,
-     12,
+     13,
+     14,
      4,
-     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, FLOAT, FLOAT, INT32},
-     {FLOAT, FLOAT, FLOAT, UINT8}},
-    {CALLBACKS,
-     "TextAttentionHalf",
-     text_attention_half,
-     11,
-     12,
-     4,
-     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, FLOAT16, FLOAT16, INT32},
+     {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, INT64, INT32, INT32, INT32, FLOAT16, FLOAT16,
+      INT32},
      {FLOAT, FLOAT16, FLOAT16, UINT8}},
 };
-
-EXPORT int qwink_cpu_level(void) { return cpu_level(); }
 
 // One domain for all sessions, which may be created at the same time.
 static Status *domain_of(const struct api *api, Domain **out) {
@@ -156,8 +162,8 @@ static Status *domain_of(const struct api *api, Domain **out) {
 EXPORT Status *RegisterCustomOps(SessionOptions *options, const struct api_base *base) {
   const struct api *api = base->get_api(API_VERSION);
   if (!api) abort();  // a release before 1.17, which the package does not install with
-  if (cpu_level() == LEVEL_NONE)
-    return api->create_status(RUNTIME_EXCEPTION, "qwink: this processor lacks AVX-512 VNNI");
+  if (!kernels_in_use())
+    return api->create_status(RUNTIME_EXCEPTION, "qwink: no kernels for this processor");
   Domain *domain;
   TRY(domain_of(api, &domain));
   return api->add_domain(options, domain);

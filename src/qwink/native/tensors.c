@@ -1,4 +1,4 @@
-// Tensors and threads: what every operator asks of ONNX Runtime.
+// Tensors, their shapes, and threads: what every operator asks of ONNX Runtime.
 #include "operators.h"
 
 Status *input(const struct api *api, const KernelContext *context, size_t index,
@@ -7,6 +7,7 @@ Status *input(const struct api *api, const KernelContext *context, size_t index,
   *out = (struct tensor){0};
   TRY(api->input(context, index, &value));
   if (!value) return NULL;
+  out->given = true;
   Shape *shape;
   TRY(api->shape_of(value, &shape));
   Status *status = api->num_dimensions(shape, &out->num_dimensions);
@@ -33,6 +34,30 @@ Status *matrix_output(const struct kernel *k, KernelContext *context, int64_t nu
                    : output(k->api, context, 0, plain, 2, data);
 }
 
+bool has_shape(const struct tensor *x, size_t num_dimensions, const int64_t *shape) {
+  if (!x->given || x->num_dimensions != num_dimensions) return false;
+  return !memcmp(x->shape, shape, num_dimensions * sizeof *shape);
+}
+
+bool is_matrix(const struct kernel *k, const struct tensor *x, int64_t num_rows,
+               int64_t num_columns) {
+  return k->panels ? HAS_SHAPE(x, round_up(num_columns, PANEL) / PANEL, num_rows, PANEL)
+                   : HAS_SHAPE(x, num_rows, num_columns);
+}
+
+int64_t num_rows_of(const struct kernel *k, const struct tensor *x) {
+  if (x->num_dimensions != (k->panels ? 3 : 2)) return -1;
+  return x->shape[k->panels ? 1 : 0];
+}
+
+bool is_step(const struct tensor *prompt) {
+  if (!prompt->given) return true;
+  for (size_t i = 0; i < prompt->num_dimensions; i++)
+    if (prompt->shape[i] != 1) return false;
+  const int32_t step = step_of(prompt) & ~LAST;
+  return prompt->data && (step == FIRST || step == CONTINUES || step_of(prompt) == ANSWER);
+}
+
 struct parts {
   void (*work)(const void *kernel, int64_t start, int64_t stop);
   const void *kernel;
@@ -48,6 +73,7 @@ static void run_part(void *data, size_t index) {
 Status *run_parts(const struct api *api, const KernelContext *context,
                   void (*work)(const void *, int64_t, int64_t), const void *kernel,
                   int64_t num_units) {
+  if (num_units <= 0) return NULL;
   struct parts p = {work, kernel, num_units, num_units < MAX_PARTS ? num_units : MAX_PARTS};
   return api->parallel_for(context, run_part, (size_t)p.num_parts, 0, &p);
 }

@@ -1,79 +1,52 @@
-"""Sequences being decoded, a token for all of them at each step."""
+"""Answers being generated: one step for all of them at a time."""
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qwink.cache.prefix import PrefixCache, PrefixEntry
-from qwink.engine.base import Engine
+from qwink.engine.base import Engine, NewTokens
 from qwink.runtime.request import Outcome, Ticket, accept
 from qwink.runtime.together import together_or_alone
 
-logger = logging.getLogger(__name__)
+Float = NDArray[np.float32]
 
 
 class Answers:
-    """They sit in the slots of the KV cache from 0 on; one that leaves is replaced by the last."""
+    """The tickets whose prompts are through."""
 
-    def __init__(self, engine: Engine, cache: Any, prefixes: PrefixCache) -> None:
-        self.tickets: list[Ticket] = []  # the one at index i sits in slot i
-        self._engine, self._cache, self._prefixes = engine, cache, prefixes
+    def __init__(self, engine: Engine, cache: Any) -> None:
+        self.tickets: list[Ticket] = []
+        self._engine, self._cache = engine, cache
 
-    def join(self, ticket: Ticket, source: int) -> None:
-        """Take in a ticket whose prompt is in slot `source`, which is not before the next."""
-        slot = len(self.tickets)
-        if slot != source:  # someone finished meanwhile
-            self._cache.copy(source, slot, ticket.num_prefilled)
-        self.tickets.append(ticket)
-
-    def leave(self, ticket: Ticket) -> None:
-        """Let a ticket go; the last one moves into its slot."""
-        slot, last = self.tickets.index(ticket), len(self.tickets) - 1
-        if slot != last:
-            mover = self.tickets[last]
-            self._cache.copy(last, slot, mover.request.sequence.num_cached)
-            self.tickets[slot] = mover
-        self.tickets.pop()
-
-    def decode(self) -> list[Outcome]:
-        """One token for each. Nobody leaves before all outcomes are there: whoever leaves has the
-        last moved into its slot, with all tokens that one has accepted.
-        """
+    def step(self) -> list[Outcome]:
+        """One token or more for each. Tickets that finish or fail stay until they are removed."""
         batch = list(self.tickets)
         if not batch:
             return []
-        rows = together_or_alone(len(batch), self._run, "sequences")
-        return [(ticket, accept(ticket, row)) for ticket, row in zip(batch, rows, strict=True)]
+        # Drafts fill the rows that cost little, in equal shares.
+        num_drafts = max(0, self._engine.traits.cheap_rows - len(batch)) // len(batch)
+        runs = [_new_tokens(ticket, num_drafts) for ticket in batch]
 
-    def _run(self, first: int, stop: int) -> NDArray[np.float32]:
-        """Logits [stop - first, vocab] of those in slots `first` to `stop`."""
-        batch = self.tickets[first:stop]
-        sequences = [ticket.request.sequence for ticket in batch]
+        def run(first: int, stop: int) -> list[Float]:
+            part = runs[first:stop]
+            logits = self._engine.step(self._cache, part)
+            ends = np.cumsum([run.num_logits for run in part])
+            return np.split(logits, ends[:-1])
+
         start = time.perf_counter()
-        logits = self._engine.decode(
-            self._cache,
-            first,
-            [sequence.last_id for sequence in sequences],
-            [sequence.num_cached for sequence in sequences],
-            [sequence.position for sequence in sequences],
-        )
+        results = together_or_alone(len(batch), run, "answers")
+        spent = time.perf_counter() - start
         for ticket in batch:
-            ticket.request.watch.add("generate", time.perf_counter() - start)
-        return logits
+            ticket.watch.add("generate", spent)
+        return [(ticket, accept(ticket, rows)) for ticket, rows in zip(batch, results, strict=True)]
 
-    def remember(self, ticket: Ticket) -> None:
-        """Keep the keys and values of prompt and answer for whoever continues from here."""
-        sequence, slot = ticket.request.sequence, self.tickets.index(ticket)
-        if sequence.num_cached * self._cache.bytes_per_token > self._prefixes.max_bytes:
-            return
-        try:
-            values = self._cache.read(slot, sequence.num_cached)
-        except Exception:  # for want of memory, say; the answer is whole without
-            logger.exception("an answer is not remembered")
-            return
-        self._prefixes.put(PrefixEntry(sequence.cached_ids, sequence.prompt.images, values))
+
+def _new_tokens(ticket: Ticket, num_drafts: int) -> NewTokens:
+    """The tokens to run for a ticket: the last one generated, and drafts of those to come."""
+    sequence = ticket.sequence
+    ids = sequence.next_ids(num_drafts)
+    return NewTokens(ticket.slot, ids, sequence.num_cached, sequence.position, len(ids))

@@ -1,4 +1,4 @@
-"""Several questions in a row, each knowing what was said before."""
+"""A conversation: each question is asked together with the turns before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """Questions and answers so far; earlier pictures are read and encoded once."""
+    """The turns so far. Pictures of earlier turns are not decoded or encoded again."""
 
     def __init__(self, vlm: VLM, system: str | None = None) -> None:
         self._vlm = vlm
@@ -27,7 +27,7 @@ class Conversation:
         images: ImageSource | Sequence[ImageSource] | None = None,
         **options: Any,
     ) -> Result:
-        """The next question, about `images` or what was shown before. Options as in `VLM.ask`."""
+        """The next question, about `images` or those of earlier turns. Options as in `VLM.ask`."""
         return last_result(self.stream(question, images, **options))
 
     def stream(
@@ -36,7 +36,7 @@ class Conversation:
         images: ImageSource | Sequence[ImageSource] | None = None,
         **options: Any,
     ) -> Iterator[Event]:
-        """As `ask`, piece by piece. The turn is remembered when the answer is complete."""
+        """As `ask`, piece by piece. The turn is added once the answer is complete."""
         image_options, sampling = self._vlm.split_options(options)
         watch, engine = Stopwatch(), self._vlm.engine
         pictures = [

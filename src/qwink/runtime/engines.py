@@ -1,4 +1,4 @@
-"""Which engine answers, and how. The only place that decides."""
+"""The choice of the engine and its options: the only place that decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qwink.engine.base import Engine
 from qwink.engine.gpu import has_nvidia_gpu
 from qwink.errors import OptionError
 from qwink.model.artifact import Artifact, is_artifact
-from qwink.native import best_kernels
+from qwink.native import capabilities
 from qwink.settings import Settings
 
 EngineName = Literal["onnx", "torch"]
@@ -32,10 +32,10 @@ class EngineOptions:
 
     @classmethod
     def resolve(cls, settings: Settings, **given: Any) -> EngineOptions:
-        """What was given, and the settings' for what is None. Raises OptionError."""
+        """`given`, with the settings in place of None. Raises OptionError."""
         chosen = {name: value for name, value in given.items() if value is not None}
         defaults: dict[str, Any] = {"engine": settings.engine, "threads": settings.threads}
-        if chosen.get("engine", settings.engine) != "onnx":  # where they would be refused
+        if chosen.get("engine", settings.engine) != "onnx":  # the onnx engine refuses these
             defaults |= {"device": settings.device, "dtype": settings.dtype}
         options = cls(**defaults | chosen)
         if options.threads is not None and options.threads < 1:
@@ -89,15 +89,17 @@ def open_engine(folder: Path, options: EngineOptions) -> Engine:
 
 
 def describe_engines() -> dict[str, str]:
-    """What each engine is for, and whether it can be used here."""
+    """What each engine is for, and whether it can be used on this machine."""
     missing = _missing()
     gpu = "a GPU is here" if has_nvidia_gpu() else "no NVIDIA GPU found"
     torch = f"GPUs; {gpu}" if missing is None else f"GPUs; {MISSING_EXTRA.format(missing)}"
-    return {"onnx": f"CPUs; kernels: {best_kernels()}", "torch": torch}
+    here = capabilities()
+    advice = f"; {here.advice}" if here.advice else ""
+    return {"onnx": f"CPUs; kernels: {here.kernels}{advice}", "torch": torch}
 
 
 def _missing() -> str | None:
-    """What of the extra is not installed; found without importing it."""
+    """A package of the extra that is not installed, or None; found without importing it."""
     return next((name for name in ("torch", "transformers") if find_spec(name) is None), None)
 
 
@@ -106,4 +108,4 @@ def _gpu_usable() -> bool:
         return False
     from qwink.engine.torch.device import choose_device
 
-    return choose_device("auto").type == "cuda"  # not so where PyTorch is built for CPUs
+    return choose_device("auto").type == "cuda"  # a build of PyTorch for CPUs has no CUDA

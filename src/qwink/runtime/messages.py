@@ -1,4 +1,4 @@
-"""Turns of a conversation, from what users give."""
+"""Turns of a conversation, made of what users give."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qwink.errors import PromptError
 from qwink.runtime.preparation import ImageOptions
 from qwink.types import Event, ImageSource, Message, Result, Task
 
-# What is asked when the user asks nothing.
+# The question that is asked when the user gives none.
 DEFAULT_QUESTIONS: dict[Task, str] = {
     "auto": "Describe this picture.",
     "describe": "Describe this picture.",
@@ -23,9 +23,9 @@ DEFAULT_QUESTIONS: dict[Task, str] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picked:
-    """An image source in a message: a path is a string, and strings are text.
+    """An image source in a message. It marks a path as an image: a plain string is text.
 
-    `options` take the place of those for all images.
+    `options`, if given, replace those of the request.
     """
 
     source: ImageSource
@@ -42,7 +42,7 @@ def as_list(images: ImageSource | Sequence[ImageSource] | None) -> list[Any]:
 def user_message(
     images: ImageSource | Sequence[ImageSource] | None, question: str | None, task: Task
 ) -> Message:
-    """Images first, then the question; the task's own where none is given.
+    """A turn of images and then the question; without one, the task's default question.
 
     Raises PromptError if there is neither.
     """

@@ -1,4 +1,4 @@
-"""Model references into loaded models: a name, an artifact, a checkpoint or a hub id."""
+"""Model references → loaded models. A reference is a name, a folder or a hub id."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from filelock import FileLock
 
 from qwink.cache.embeddings import Store
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
-from qwink.export.identity import Report, artifact_id, choose_kernels
+from qwink.export.identity import Report, artifact_id
 from qwink.export.recipe import Recipe, get_recipe
+from qwink.export.target import choose_target
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
 from qwink.model.config import load_config, load_generation_defaults
 from qwink.model.weights import fingerprint
 from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
+from qwink.runtime.memory import Memory
 from qwink.runtime.scheduler import Limits
-from qwink.runtime.vlm import VLM, CacheLimits, Model
+from qwink.runtime.vlm import VLM, Model
 from qwink.settings import Settings
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -38,7 +40,7 @@ def load(
     threads: int | None = None,
     context: int | None = None,
     limits: Limits | None = None,
-    caches: CacheLimits | None = None,
+    memory: Memory | None = None,
     store: Store | None = None,
     settings: Settings | None = None,
     report: Report = lambda _: None,
@@ -50,7 +52,7 @@ def load(
     "torch", or "auto": torch where there are a GPU and PyTorch. For onnx, `recipe` names how it
     computes (see `qwink.export.recipe`); for torch, `device` ("cuda:1"), `dtype` and `quantize`
     do. `threads` defaults to the physical cores, `context` limits prompt plus answer in tokens.
-    `limits` and `caches` bound what runs and is kept at once; `store` keeps encoded images beyond
+    `limits` and `memory` bound what runs and is kept at once; `store` keeps encoded images beyond
     this process.
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
     """
@@ -76,7 +78,7 @@ def load(
         ),
         context,
         limits,
-        caches,
+        memory,
         store,
     )
 
@@ -133,7 +135,7 @@ def checkpoint_folder(hub_id: str, settings: Settings) -> Path:
 
 def artifact_folder(checkpoint: Path, recipe: Recipe, settings: Settings) -> Path:
     """Where in the cache the artifact of a checkpoint belongs. Raises CheckpointError."""
-    identity = artifact_id(fingerprint(checkpoint), recipe, choose_kernels(recipe))
+    identity = artifact_id(fingerprint(checkpoint), recipe, choose_target(recipe))
     return settings.artifacts / f"{checkpoint.name}-{recipe.name}-{identity[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""What a user gave as an image, made ready for the vision encoder: fetch, decode, resize."""
+"""Images as users give them → patches for the vision encoder: fetch, decode, resize."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ImageOptions:
     """How images are sized. Areas in pixels; None leaves them to the task.
 
-    `fetch_policy` says which URLs are fetched; None: none.
+    `fetch_policy` says which URLs are fetched; without one, none are.
     """
 
     task: Task = "auto"
@@ -39,9 +39,9 @@ class ImageOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedImage:
-    """Patches, or the encoded image itself where the user gave one.
+    """Patches, or an encoded image if the user gave one.
 
-    `key` is the encoded image's: known before it is encoded.
+    `key` identifies the encoded image; it does not depend on the encoder's result.
     """
 
     content: Patches | EncodedImage
@@ -54,7 +54,10 @@ class PreparedImage:
 def prepare_image(
     source: Any, question: str, options: ImageOptions, engine: Engine, watch: Stopwatch
 ) -> PreparedImage:
-    """Raises ImageError if the picture cannot be used, OptionError for contradictory options."""
+    """Fetch, decode and resize one image, and note the budget's reason on `watch`.
+
+    Raises ImageError if the picture cannot be used, OptionError for contradictory options.
+    """
     config = engine.config
     merge_size = config.vision.merge_size
     if isinstance(source, EncodedImage):
@@ -107,7 +110,7 @@ def _decode(
 
 
 def _fetch(source: Any, policy: FetchPolicy | None) -> Any:
-    """Data URLs are unpacked; other URLs are fetched only where a policy allows it."""
+    """Unpack a data URL; fetch another URL if `policy` allows it; return the rest as it is."""
     text = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     if not isinstance(text, str):
         return source
@@ -116,7 +119,9 @@ def _fetch(source: Any, policy: FetchPolicy | None) -> Any:
         return _unpack_data_url(text)
     if scheme in ("http", "https"):
         if policy is not None:
-            from qwink.inputs.fetch import fetch  # brings an HTTP client, which few need
+            from qwink.inputs.fetch import (
+                fetch,
+            )  # imports an HTTP client, which most uses do not need
 
             return fetch(text, policy)
         raise FetchError("URLs are not fetched here; download the picture and pass its path")

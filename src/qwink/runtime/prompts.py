@@ -1,12 +1,7 @@
-"""Requests on their way to their first token: images are encoded, prompts prefilled.
-
-As many at once as the engine gains from; their prompts sit in neighbouring slots of the KV cache,
-behind those of the sequences being decoded.
-"""
+"""Requests on their way to their first token: images are encoded, prompts prefilled."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,105 +10,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwink.cache.embeddings import EmbeddingCache
-from qwink.cache.prefix import PrefixCache, common_start
 from qwink.engine.base import Chunk, Engine
+from qwink.runtime.chunks import Chunks
 from qwink.runtime.request import Outcome, Ticket, accept
+from qwink.runtime.slots import Slots, common_start
 from qwink.runtime.together import together_or_alone
 from qwink.types import EncodedImage, Event, Patches
 
-logger = logging.getLogger(__name__)
-
-MIN_REUSE = 8  # tokens; below that restoring keys and values is not worth a copy
-
+Float = NDArray[np.float32]
 Tell = Callable[[Ticket, Event], None]
 
 
 class Prompts:
-    """The group under way; a new one starts when all have left."""
+    """The group of tickets under way: as many as the engine gains from running together.
+
+    A new group starts when all have left.
+    """
 
     def __init__(
         self,
         engine: Engine,
         cache: Any,
         embeddings: EmbeddingCache,
-        prefixes: PrefixCache,
-        chunk: int,
+        slots: Slots,
+        chunks: Chunks,
         tell: Tell,
     ) -> None:
-        self.tickets: list[Ticket] = []  # the one at index i sits in slot first_slot + i
-        self.first_slot = 0
+        self.tickets: list[Ticket] = []
         self._engine, self._cache = engine, cache
-        self._embeddings, self._prefixes = embeddings, prefixes
-        self._chunk, self._tell = chunk, tell
+        self._embeddings, self._slots = embeddings, slots
+        self._chunks, self._tell = chunks, tell
 
     def fits(self, ticket: Ticket) -> bool:
-        """Whether a request gains from running together with those that are here.
+        """Whether a request gains from running together with the group.
 
-        One that shares most of its prompt with another waits, to copy what that one computes.
+        One that shares most of its prompt with another waits, to reuse what that one computes.
         """
-        prompt = ticket.request.sequence.prompt
-        others = (other.request.sequence.prompt for other in self.tickets)
+        prompt = ticket.prompt
         return len(self.tickets) < max(1, self._engine.traits.prefill_batch) and not any(
-            2 * common_start(prompt.ids, prompt.images, other.ids, other.images) > len(prompt)
-            for other in others
+            2 * common_start(prompt.ids, prompt.images, other.prompt.ids, other.prompt.images)
+            > len(prompt)
+            for other in self.tickets
         )
 
-    def advance(self, running: Sequence[Ticket]) -> list[Outcome]:
+    def add(self, ticket: Ticket) -> None:
+        """Take in a ticket that has a lease."""
+        assert ticket.lease is not None
+        ticket.num_prefilled = ticket.lease.num_reused
+        if ticket.num_prefilled:
+            ticket.watch.note(f"{ticket.num_prefilled} prompt tokens reused")
+            if _needed_images(ticket) != {image.key for image in ticket.request.images}:
+                ticket.watch.reused("encode")
+        self.tickets.append(ticket)
+
+    def advance(self) -> list[Outcome]:
         """One run of the encoder or, if there is nothing to encode, one chunk of each prompt.
 
-        Returns those who are through or failed; they stay until they are taken or removed.
+        Returns the tickets that have their first text or failed; they stay until they are removed.
         """
+        known = [ticket for ticket in self.tickets if ticket.num_prefilled == len(ticket.prompt)]
+        if known:  # the logits were kept with the keys and values
+            return [(ticket, accept(ticket, _kept_logits(ticket))) for ticket in known]
         missing = self._find_images()
         if missing:
             return self._encode(missing)
-        return self._prefill(running) if self.tickets else []
-
-    def take(self, ticket: Ticket) -> int:
-        """Let a ticket go that is through; its slot, which is the group's first."""
-        index, first = self.tickets.index(ticket), self.first_slot
-        if index:  # change places with the first
-            other, slot = self.tickets[0], first + index
-            kept = self._cache.read(first, other.num_prefilled)
-            self._cache.copy(slot, first, ticket.num_prefilled)
-            self._cache.write(slot, kept)
-            self.tickets[index] = other
-        del self.tickets[0]
-        self.first_slot += 1
-        return first
-
-    def remove(self, ticket: Ticket) -> None:
-        """Give a ticket up; the last one moves into its slot."""
-        index, last = self.tickets.index(ticket), len(self.tickets) - 1
-        if index != last:
-            mover = self.tickets[last]
-            first = self.first_slot
-            self._cache.copy(first + last, first + index, mover.num_prefilled)
-            self.tickets[index] = mover
-        self.tickets.pop()
+        return self._prefill() if self.tickets else []
 
     def _find_images(self) -> dict[str, tuple[Patches, list[Ticket]]]:
-        """Images to encode now, by key, and whose they are."""
+        """Images to encode now, by key, and the tickets that they belong to."""
         most = max(1, self._engine.traits.encode_batch)
         missing: dict[str, tuple[Patches, list[Ticket]]] = {}
         for ticket in self.tickets:
+            needed = _needed_images(ticket)
             for image in ticket.request.images:
-                if image.key in ticket.encoded:
+                if image.key in ticket.encoded or image.key not in needed:
                     continue
-                if image.key in missing:  # of a request before, in the same moment
+                if image.key in missing:
                     missing[image.key][1].append(ticket)
-                    ticket.request.watch.reused("encode")
+                    ticket.watch.reused("encode")
                     continue
                 if len(missing) == most:
                     return missing
                 found = image.content
                 if isinstance(found, Patches):
-                    known = self._embeddings.get(image.key)
+                    known = self._embeddings.get(image.key, image.grid)
                     if known is None:
                         missing[image.key] = (found, [ticket])
                         continue
                     found = known
                 ticket.encoded[image.key] = found
-                ticket.request.watch.reused("encode")
+                ticket.watch.reused("encode")
         return missing
 
     def _encode(self, missing: dict[str, tuple[Patches, list[Ticket]]]) -> list[Outcome]:
@@ -125,12 +111,12 @@ class Prompts:
         start = time.perf_counter()
 
         def run(first: int, stop: int) -> Sequence[EncodedImage]:
-            return self._engine.encode_many(patches[first:stop])
+            return self._engine.encode(patches[first:stop])
 
         outcomes = together_or_alone(len(patches), run, "images")
         spent = time.perf_counter() - start
         for ticket in owners:
-            ticket.request.watch.add("encode", spent)
+            ticket.watch.add("encode", spent)
         failed: dict[Ticket, Exception] = {}
         for (key, (_, tickets)), outcome in zip(missing.items(), outcomes, strict=True):
             if isinstance(outcome, Exception):
@@ -141,69 +127,67 @@ class Prompts:
                 ticket.encoded[key] = kept
         return list(failed.items())
 
-    def _prefill(self, running: Sequence[Ticket]) -> list[Outcome]:
-        """A chunk of every prompt. Returns the tickets that have come to their first text."""
+    def _prefill(self) -> list[Outcome]:
+        """A chunk of every prompt. Returns the tickets that have their first text or failed."""
         start = time.perf_counter()
-        for slot, ticket in enumerate(self.tickets, self.first_slot):
-            if not ticket.admitted:
-                ticket.admitted = True
-                self._tell(ticket, Event("", stage="prefill"))
-                ticket.num_prefilled = ticket.num_reused = self._restore(ticket, slot, running)
         group = list(self.tickets)
         chunks = [self._next_chunk(ticket) for ticket in group]
+        for ticket, chunk in zip(group, chunks, strict=True):
+            if ticket.lease and chunk.start == ticket.lease.num_reused:
+                self._tell(ticket, Event("", stage="prefill"))
 
-        def run(first: int, stop: int) -> NDArray[np.float32]:
-            slot = self.first_slot + first
-            return self._engine.prefill_many(self._cache, slot, chunks[first:stop])
+        def run(first: int, stop: int) -> Float:
+            return self._engine.prefill(self._cache, chunks[first:stop])
 
-        through, outcomes = [], []
+        through, failed = [], []
         states = together_or_alone(len(group), run, "prompts")
         for ticket, chunk, state in zip(group, chunks, states, strict=True):
             if isinstance(state, Exception):
-                outcomes.append((ticket, state))
+                failed.append((ticket, state))
                 continue
-            ticket.num_prefilled = chunk.stop
+            self._note(ticket, chunk.stop)
             if chunk.stop == len(chunk.prompt):
                 through.append((ticket, state))
-        first: list[Outcome] = self._first_texts(through) if through else []
+        outcomes: list[Outcome] = [*failed, *(self._first_texts(through) if through else [])]
         spent = time.perf_counter() - start
         for ticket in group:
-            ticket.request.watch.add("prefill", spent)
-        return outcomes + first
+            ticket.watch.add("prefill", spent)
+        return outcomes
 
     def _next_chunk(self, ticket: Ticket) -> Chunk:
-        prompt, start = ticket.request.sequence.prompt, ticket.num_prefilled
-        return Chunk(prompt, ticket.encoded, start, min(start + self._chunk, len(prompt)))
+        prompt, start = ticket.prompt, ticket.num_prefilled
+        stop = self._chunks.stop(prompt, start)
+        return Chunk(ticket.slot, prompt, ticket.encoded, start, stop)
 
-    def _first_texts(self, through: list[tuple[Ticket, NDArray[np.float32]]]) -> list[Outcome]:
-        def run(first: int, stop: int) -> NDArray[np.float32]:
+    def _first_texts(self, through: list[tuple[Ticket, Float]]) -> list[Outcome]:
+        def run(first: int, stop: int) -> Float:
             return self._engine.logits(np.stack([state for _, state in through[first:stop]]))
 
+        outcomes = []
         rows = together_or_alone(len(through), run, "first tokens")
-        return [
-            (ticket, accept(ticket, row)) for (ticket, _), row in zip(through, rows, strict=True)
-        ]
+        for (ticket, _), row in zip(through, rows, strict=True):
+            if isinstance(row, Exception):
+                outcomes.append((ticket, accept(ticket, row)))
+                continue
+            self._note(ticket, len(ticket.prompt), row)
+            outcomes.append((ticket, accept(ticket, row[None])))
+        return outcomes
 
-    def _restore(self, ticket: Ticket, slot: int, running: Sequence[Ticket]) -> int:
-        """Copy keys and values of the longest known start into the slot; its length."""
-        prompt = ticket.request.sequence.prompt
-        entry, length = self._prefixes.find(prompt.ids, prompt.images)
-        source = None
-        for index, other in enumerate(running):
-            known = other.request.sequence.prompt
-            shared = common_start(prompt.ids, prompt.images, known.ids, known.images)
-            if shared > length:
-                source, length = index, shared
-        length = min(length, len(prompt) - 1)  # the last token must run, to give logits
-        if length < MIN_REUSE:
-            return 0
-        try:
-            if source is not None:
-                self._cache.copy(source, slot, length)
-            elif entry is not None:
-                self._cache.write(slot, entry.values[:, :, :, :length])
-        except Exception:  # for want of memory, say; it can be computed as well
-            logger.exception("a known start could not be restored")
-            return 0
-        ticket.request.watch.note(f"{length} prompt tokens reused")
-        return length
+    def _note(self, ticket: Ticket, num_tokens: int, logits: Float | None = None) -> None:
+        """Say how much of a prompt is computed."""
+        ticket.num_prefilled = num_tokens
+        if ticket.lease is not None:
+            self._slots.advance(ticket.lease, num_tokens, logits)
+
+
+def _needed_images(ticket: Ticket) -> set[str]:
+    """Keys of the images that tokens still to be run belong to."""
+    return {
+        span.key for span in ticket.prompt.images if span.start + span.length > ticket.num_prefilled
+    }
+
+
+def _kept_logits(ticket: Ticket) -> Float:
+    assert ticket.lease is not None
+    assert ticket.lease.logits is not None
+    return ticket.lease.logits[None]

@@ -1,4 +1,4 @@
-"""A question on its way through the scheduler."""
+"""A question and its way through the scheduler."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from qwink.runtime.preparation import PreparedImage
 from qwink.runtime.sequence import Sequence
+from qwink.runtime.slots import Lease
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.types import EncodedImage, Event, Result, Usage
+from qwink.types import EncodedImage, Event, Prompt, Result, Usage
 
-# Called from the engine thread with each event and, in the end, with the one that carries the
-# result or with an exception.
+# Called from the engine thread with each event. The last call has the event that carries the
+# result, or an exception.
 Listener = Callable[[Event | Exception], None]
 
 
@@ -33,56 +34,75 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A request in the scheduler's hands. `cancel` may be called from any thread."""
+    """A request that the scheduler has taken. `cancel` may be called from any thread."""
 
     request: Request
     listener: Listener
     number: int
     cancelled: bool = False
     encoded: dict[str, EncodedImage] = field(default_factory=dict)
+    lease: Lease | None = None  # its slot of the KV cache, once there is room
     num_prefilled: int = 0
-    num_reused: int = 0
-    admitted: bool = False
+    num_counted: int = 0  # generated tokens that are in the scheduler's count
+    announced: bool = False  # its place in the queue has been told
     pieces: list[str] = field(default_factory=list)
 
     def cancel(self) -> None:
-        """Nobody waits for the answer any more; its slot is free at the next step."""
+        """The answer is not wanted any more; its slot is free after the next step."""
         self.cancelled = True
+
+    @property
+    def sequence(self) -> Sequence:
+        return self.request.sequence
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.request.sequence.prompt
+
+    @property
+    def watch(self) -> Stopwatch:
+        return self.request.watch
+
+    @property
+    def slot(self) -> int:
+        """Of the KV cache. The ticket must have a lease."""
+        assert self.lease is not None
+        return self.lease.slot
 
     @property
     def num_tokens(self) -> int:
         """Most tokens that prompt and answer can take."""
-        return len(self.request.sequence.prompt) + self.request.max_tokens
+        return len(self.prompt) + self.request.max_tokens
 
     def result(self) -> Result:
         """The whole answer, once its sequence has finished."""
-        request, sequence = self.request, self.request.sequence
+        sequence = self.sequence
         assert sequence.finish_reason is not None
         usage = Usage(
             prompt_tokens=len(sequence.prompt),
             completion_tokens=len(sequence.generated),
             image_tokens=sum(span.length for span in sequence.prompt.images),
-            cached_tokens=self.num_reused,
+            cached_tokens=self.lease.num_reused if self.lease else 0,
         )
         return Result(
             "".join(self.pieces),
             sequence.finish_reason,
             usage,
-            request.watch.timings(),
-            request.model,
-            request.warnings,
+            self.watch.timings(),
+            self.request.model,
+            self.request.warnings,
         )
 
 
-# A ticket with its next text or with what went wrong.
+# A ticket with its next text, or with the exception that ends it.
 Outcome = tuple[Ticket, str | Exception]
 
 
-def accept(ticket: Ticket, row: NDArray[np.float32] | Exception) -> str | Exception:
-    """The text that a row of logits leads to, or what is wrong with it."""
-    if isinstance(row, Exception):
-        return row
+def accept(ticket: Ticket, rows: NDArray[np.float32] | Exception) -> str | Exception:
+    """The text that logits [num tokens run, vocab] lead to, or the exception that ends it."""
+    if isinstance(rows, Exception):
+        return rows
     try:
-        return ticket.request.sequence.accept(row)
+        return ticket.sequence.accept(rows)
     except Exception as error:
         return error

@@ -1,11 +1,10 @@
 """One thread that owns the engine and shares it fairly among requests.
 
 Each turn of the loop does one piece of waiting work (a run of the encoder or a chunk of prompts,
-see `prompts`) and then one decode step for all running sequences (see `answers`), so that streams
-keep moving while others arrive. Sequences being decoded sit in slots 0, 1, ... of the KV cache;
-those being prefilled in the slots after them; a slot that becomes free is filled by the last.
+see `prompts`) and then one step of all answers (see `answers`), so that streams keep moving while
+others arrive. `slots` says where in the KV cache each request lies.
 
-It knows nothing of HTTP or text: requests come with prompt and images, events go to a listener.
+Requests come with prompt and images; events go to a listener.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from qwink.cache.embeddings import EmbeddingCache
-from qwink.cache.prefix import PrefixCache
 from qwink.engine.base import Engine
 from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, Overloaded, QwinkError
 from qwink.runtime.answers import Answers
+from qwink.runtime.chunks import Chunks
 from qwink.runtime.prompts import Prompts
 from qwink.runtime.request import Listener, Request, Ticket
+from qwink.runtime.slots import Slots
 from qwink.types import Event
 
 logger = logging.getLogger(__name__)
@@ -38,12 +38,17 @@ STEP_S = 30.0  # longer than any one step of an engine
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the scheduler takes on. `kv_bytes` bounds prompts and answers under way together."""
+    """What the scheduler takes on.
+
+    `max_waiting` requests wait at most, beyond the `max_running` that run. `prefill_chunk`:
+    tokens of a prompt that run at once. `keep_prompts`: whether keys and values of finished
+    prompts are kept for those that start alike.
+    """
 
     max_running: int = 8
     max_waiting: int = 64
     prefill_chunk: int = 256
-    kv_bytes: int = 4 << 30
+    keep_prompts: bool = True
 
 
 class Scheduler:
@@ -53,20 +58,21 @@ class Scheduler:
         self,
         engine: Engine,
         context: int,
+        kv_bytes: int,
         limits: Limits,
         embeddings: EmbeddingCache,
-        prefixes: PrefixCache,
     ) -> None:
+        """`context`: most tokens of prompt and answer; `kv_bytes` bounds keys and values."""
         self.engine, self.limits = engine, limits
-        self.embeddings, self.prefixes = embeddings, prefixes
+        self.embeddings = embeddings
         self.num_generated = 0  # tokens since the start
         self.error: BaseException | None = None  # what ended the engine thread
-        self._cache = engine.open_cache(limits.max_running, context)
-        self._answers = Answers(engine, self._cache, prefixes)
-        self._prompts = Prompts(
-            engine, self._cache, embeddings, prefixes, limits.prefill_chunk, self._tell
-        )
-        self._errands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._cache = engine.open_cache(limits.max_running + engine.traits.spare_slots, context)
+        chunks = Chunks(limits.prefill_chunk, anywhere=engine.traits.invariant)
+        self.slots = Slots(self._cache, kv_bytes, chunks, keep=limits.keep_prompts)
+        self._answers = Answers(engine, self._cache)
+        self._prompts = Prompts(engine, self._cache, embeddings, self.slots, chunks, self._tell)
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._waiting: deque[Ticket] = deque()
         self._numbers = itertools.count()
         self._wake = threading.Condition()
@@ -95,32 +101,34 @@ class Scheduler:
         """
         ticket = Ticket(request, listener, next(self._numbers))
         with self._wake:
-            if self._closing or not self.alive:
-                raise EngineStopped("the engine has stopped; start the service again")
-            # Those given up leave the queue at the next step only.
-            num_waiting = sum(not other.cancelled for other in self._waiting)
-            if num_waiting >= self.limits.max_waiting:
-                raise Overloaded(f"{num_waiting} requests are waiting already; try again shortly")
+            self._check_alive()
+            # Cancelled tickets leave at the next step only.
+            taken = sum(not other.cancelled for other in self._tickets())
+            if taken >= self.limits.max_running + self.limits.max_waiting:
+                raise Overloaded(
+                    f"{self.limits.max_waiting} requests are waiting already; try again shortly"
+                )
             request.watch.queued()
             self._waiting.append(ticket)
-            place = self.num_waiting - 1
             self._wake.notify()
-        if place:
-            self._tell(ticket, Event("", stage="queue", place=place))
         return ticket
 
     def call(self, work: Callable[[], T]) -> T:
         """Run `work` on the engine thread, between two steps, and wait for it.
 
-        Raises EngineStopped when nothing runs any more, and whatever `work` raises.
+        Raises EngineStopped when the engine thread has ended, and whatever `work` raises.
         """
         future: Future[T] = Future()
         with self._wake:
-            if self._closing or not self.alive:
-                raise EngineStopped("the engine has stopped; start the service again")
-            self._errands.append((work, future))
+            self._check_alive()
+            self._calls.append((work, future))
             self._wake.notify()
         return future.result()
+
+    def _check_alive(self) -> None:
+        """Raises EngineStopped. The lock must be held, as the engine thread does at its end."""
+        if self._closing or not self.alive:
+            raise EngineStopped("the engine has stopped; start the service again")
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Take nothing new, finish what is under way for up to `timeout_s`, then end the rest."""
@@ -145,22 +153,24 @@ class Scheduler:
         try:
             while self._wait_for_work():
                 self._drop_ended()
-                if self._errands:
-                    self._run_errand()
+                if self._calls:
+                    self._run_call()
                 else:
                     self._advance_prompts()
-                self._decode()
-        except BaseException as error:  # whatever it was, nobody may be left waiting
-            self.error = error
+                self._step()
+        except BaseException as error:
             logger.exception("the engine thread died")
             failure = EngineStopped(f"the engine died: {error}; start the service again")
-            for ticket in self._tickets():
+            with self._wake:  # no request is accepted between the error and the sweep
+                self.error = error
+                tickets, calls = self._tickets(), list(self._calls)
+            for ticket in tickets:
                 self._tell(ticket, failure)
-            for _, future in self._errands:
+            for _, future in calls:
                 future.set_exception(failure)
 
-    def _run_errand(self) -> None:
-        work, future = self._errands.popleft()
+    def _run_call(self) -> None:
+        work, future = self._calls.popleft()
         try:
             future.set_result(work())
         except Exception as error:
@@ -168,14 +178,14 @@ class Scheduler:
 
     def _wait_for_work(self) -> bool:
         with self._wake:
-            while not (self._tickets() or self._errands):
+            while not (self._tickets() or self._calls):
                 if self._closing:
                     return False
                 self._wake.wait()
             return True
 
     def _tell(self, ticket: Ticket, message: Event | Exception) -> None:
-        """A listener's own trouble is its own."""
+        """A listener's exception cancels its request only."""
         try:
             ticket.listener(message)
         except Exception:
@@ -191,63 +201,73 @@ class Scheduler:
         return None
 
     def _drop_ended(self) -> None:
-        """Tell and forget those who are cancelled or late."""
+        """End the requests that are cancelled or late."""
         for ticket in self._tickets():
             error = self._ended(ticket)
             if error is not None:
                 self._fail(ticket, error)
 
     def _fail(self, ticket: Ticket, error: Exception) -> None:
-        if ticket in self._prompts.tickets:
-            self._prompts.remove(ticket)
-        elif ticket in self._answers.tickets:
-            self._answers.leave(ticket)
-        else:
-            with self._wake:
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
+        # After a failed pass, the slot's contents are not known.
+        self._remove(ticket, valid=isinstance(error, Cancelled | DeadlineExceeded))
         self._tell(ticket, error)
 
+    def _remove(self, ticket: Ticket, *, valid: bool = True) -> None:
+        """Take a ticket out of wherever it is, and its slot back."""
+        with self._wake:
+            for group in (self._prompts.tickets, self._answers.tickets, self._waiting):
+                if ticket in group:
+                    group.remove(ticket)
+        if ticket.lease is not None:
+            self.slots.release(ticket.lease, valid=valid)
+            ticket.lease = None
+
     def _advance_prompts(self) -> None:
-        """Bring those waiting for their first token a step closer to it."""
+        """Bring the requests that have no token yet a step closer to it."""
         self._admit()
         try:
-            outcomes = self._prompts.advance(self._answers.tickets)
-        except Exception as error:  # nobody foresaw it: it ends these, not the service
+            outcomes = self._prompts.advance()
+        except Exception as error:  # not foreseen: it ends these requests, not the service
             logger.exception("prompts failed")
             outcomes = [(ticket, error) for ticket in self._prompts.tickets]
         for ticket, outcome in outcomes:
             if isinstance(outcome, Exception):
                 self._fail(ticket, outcome)
                 continue
-            ticket.request.watch.first_token()
-            self._answers.join(ticket, self._prompts.take(ticket))
+            ticket.watch.first_token()
+            with self._wake:
+                self._prompts.tickets.remove(ticket)
+                self._answers.tickets.append(ticket)
             self._progress(ticket, outcome)
 
     def _admit(self) -> None:
-        """Take requests that can start together, if slots and memory are free for them."""
+        """Take requests that can start together, if there is room; tell the others their place."""
         prompts = self._prompts
-        if prompts.tickets:
-            return
-        prompts.first_slot = len(self._answers.tickets)
         with self._wake:
-            while self._waiting and prompts.fits(self._waiting[0]) and self._has_room():
-                prompts.tickets.append(self._waiting.popleft())
-        for ticket in prompts.tickets:
-            ticket.request.watch.dequeued()
+            waiting = list(self._waiting)
+            group_is_open = not prompts.tickets
+        for ticket in waiting if group_is_open else []:
+            if self.num_running + len(prompts.tickets) >= self.limits.max_running:
+                break
+            if not prompts.fits(ticket):
+                break
+            ticket.lease = self.slots.acquire(ticket.prompt, ticket.num_tokens)
+            if ticket.lease is None:
+                break
+            with self._wake:
+                self._waiting.remove(ticket)
+                prompts.add(ticket)
+            ticket.watch.dequeued()
+        with self._wake:
+            waiting = list(self._waiting)
+        for place, ticket in enumerate(waiting, len(prompts.tickets)):
+            if not ticket.announced:
+                ticket.announced = True
+                self._tell(ticket, Event("", stage="queue", place=place))
 
-    def _has_room(self) -> bool:
-        """Whether the next request has a slot and, where memory is taken as it is used, that."""
-        taken = [*self._answers.tickets, *self._prompts.tickets]
-        if not taken:
-            return True  # alone, a request may have it all
-        tokens = sum(ticket.num_tokens for ticket in [*taken, self._waiting[0]])
-        too_much = tokens * self._cache.bytes_per_token > self.limits.kv_bytes
-        return len(taken) < self._cache.num_slots and not (self._cache.grows and too_much)
-
-    def _decode(self) -> None:
-        """One token for every running sequence."""
-        for ticket, outcome in self._answers.decode():
+    def _step(self) -> None:
+        """New tokens for every answer."""
+        for ticket, outcome in self._answers.step():
             if isinstance(outcome, Exception):
                 self._fail(ticket, outcome)
             else:
@@ -255,15 +275,14 @@ class Scheduler:
 
     def _progress(self, ticket: Ticket, text: str) -> None:
         """Pass new text on; finish the request if it is done."""
-        sequence = ticket.request.sequence
-        self.num_generated += 1
+        sequence = ticket.sequence
+        self.num_generated += len(sequence.generated) - ticket.num_counted
+        ticket.num_counted = len(sequence.generated)
         if text:
             ticket.pieces.append(text)
         logprobs = sequence.take_logprobs()
         if text or logprobs:
             self._tell(ticket, Event(text, logprobs=logprobs))
         if sequence.finish_reason is not None:
-            # First of all the answer: keeping a long prompt copies hundreds of megabytes.
             self._tell(ticket, Event("", ticket.result()))
-            self._answers.remember(ticket)
-            self._answers.leave(ticket)
+            self._remove(ticket)

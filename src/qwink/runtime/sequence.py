@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Series
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,9 +13,18 @@ from qwink.inputs.detokenizer import Detokenizer, StopStrings
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.types import FinishReason, Prompt, SamplingParams, TokenLogprob
 
+Float = NDArray[np.float32]
+
+
+class Drafter(Protocol):
+    """Guesses the tokens that come next. A wrong guess costs time and changes nothing."""
+
+    def propose(self, generated: Series[int], most: int) -> Series[int]:
+        """Up to `most` ids that may follow the answer so far."""
+
 
 class Sequence:
-    """Takes logits, gives text. The engine side reads `last_id`, `num_cached` and `position`."""
+    """Takes logits, gives text. The engine side reads `next_ids`, `num_cached` and `position`."""
 
     def __init__(
         self,
@@ -22,6 +34,7 @@ class Sequence:
         forbidden: NDArray[np.int64],
         vocab_size: int,
         num_logprobs: int | None = None,
+        drafter: Drafter | None = None,
     ) -> None:
         """`num_logprobs`: how many likeliest tokens to report beside each; None reports nothing."""
         self.prompt = prompt
@@ -29,7 +42,10 @@ class Sequence:
         self.finish_reason: FinishReason | None = None
         self._params = params
         self._num_logprobs = num_logprobs
-        self._logprobs: list[TokenLogprob] = []
+        self._logprobs: list[tuple[int, TokenLogprob]] = []  # and where each token's text begins
+        self._num_decoded = self._num_shown = 0  # characters
+        self._drafter = drafter
+        self._drafts: tuple[int, ...] = ()  # what the next logits beyond the first belong to
         self._eos_ids = frozenset(tokenizer.eos_ids)
         self._sampler = Sampler(params, forbidden, vocab_size)
         self._guard = RepetitionGuard()
@@ -37,38 +53,50 @@ class Sequence:
         self._stops = StopStrings(params.stop)
 
     @property
-    def last_id(self) -> int:
-        """The token to run next."""
-        return self.generated[-1]
-
-    @property
     def num_cached(self) -> int:
         """Tokens whose keys and values are in the cache: all but the last one generated."""
         return len(self.prompt) + len(self.generated) - 1
-
-    @property
-    def cached_ids(self) -> NDArray[np.int64]:
-        """The tokens that are in the cache: [num_cached]."""
-        return np.concatenate([self.prompt.ids, np.asarray(self.generated[:-1], np.int64)])
 
     @property
     def position(self) -> int:
         """M-RoPE position of the last token generated."""
         return self.prompt.next_position + len(self.generated) - 1
 
-    def accept(self, logits: NDArray[np.float32]) -> str:
-        """Choose a token from logits [vocab]; returns the text that has become safe to show.
+    def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
+        """The tokens to run next: the last one generated, then up to `num_drafts` guesses."""
+        most = min(num_drafts, self._params.max_tokens - len(self.generated) - 1)
+        self._drafts = ()
+        if self._drafter is not None and most > 0:
+            self._drafts = tuple(self._drafter.propose(self.generated, most))[:most]
+        return (self.generated[-1], *self._drafts)
 
-        Raises GenerationError when the logits are not numbers.
+    def accept(self, logits: Float) -> str:
+        """Choose tokens from the logits [n, vocab] behind the n tokens of `next_ids`.
+
+        Each is chosen as if it came alone; the first that differs from its draft is the last.
+        Returns the text that has become safe to show. Raises GenerationError when logits are not
+        numbers.
         """
+        text = ""
+        for row, draft in zip(logits, (*self._drafts, None), strict=False):
+            text += self._accept(row)
+            if self.finish_reason is not None or self.generated[-1] != draft:
+                break
+        self._num_shown += len(text)
+        return text
+
+    def _accept(self, logits: Float) -> str:
         token = self._sampler.sample(logits, self.generated, self.prompt.ids)
         self.generated.append(token)
-        if self._num_logprobs is not None:
-            found = self._sampler.logprobs(logits, token, self._num_logprobs)
-            self._logprobs.append(TokenLogprob(token, found.chosen, found.top))
         if token in self._eos_ids:
             return self._finish("stop")
-        text = self._stops.add(self._detokenizer.add(token))
+        if self._num_logprobs is not None:
+            found = self._sampler.logprobs(logits, token, self._num_logprobs)
+            logprob = TokenLogprob(token, found.chosen, found.top)
+            self._logprobs.append((self._num_decoded, logprob))
+        decoded = self._detokenizer.add(token)
+        self._num_decoded += len(decoded)
+        text = self._stops.add(decoded)
         if self._stops.stopped:
             self.finish_reason = "stop"
         elif self._guard.add(token):
@@ -78,9 +106,13 @@ class Sequence:
         return text
 
     def take_logprobs(self) -> tuple[TokenLogprob, ...]:
-        """Those of the tokens since the last call."""
-        taken, self._logprobs = tuple(self._logprobs), []
-        return taken
+        """Those of the tokens since the last call whose text is shown.
+
+        Tokens of a stop string, which the text leaves out, are left out too.
+        """
+        shown = [one for begin, one in self._logprobs if begin < self._num_shown]
+        self._logprobs = [] if self.finish_reason else self._logprobs[len(shown) :]
+        return tuple(shown)
 
     def _finish(self, reason: FinishReason) -> str:
         self.finish_reason = reason

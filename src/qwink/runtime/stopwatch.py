@@ -1,4 +1,4 @@
-"""Where the time of one request goes, stage by stage."""
+"""The time of one request, stage by stage."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class Stopwatch:
             self.add(stage, time.perf_counter() - start)
 
     def add(self, stage: Stage, seconds: float) -> None:
-        """Count time that was measured elsewhere."""
+        """Count time that the caller measured."""
         self._spent[stage] += seconds
         self._origins[stage] = "computed"
 
     def queued(self) -> None:
-        """From now on the request waits for its turn."""
+        """The request begins to wait in the queue."""
         self._queued_at = time.perf_counter()
 
     def dequeued(self) -> None:
-        """Its turn has come."""
+        """The request leaves the queue."""
         if self._queued_at is not None:
             self._queue += time.perf_counter() - self._queued_at
             self._queued_at = None
 
     def reused(self, stage: Stage) -> None:
-        """A stage whose result was at hand. One that was also computed stays 'computed'."""
+        """A stage whose result came from a cache. One that was also computed stays 'computed'."""
         if self._origins[stage] == "absent":
             self._origins[stage] = "reused"
 
@@ -62,7 +62,7 @@ class Stopwatch:
         return time.perf_counter() - self._started
 
     def timings(self) -> Timings:
-        """All so far, in milliseconds."""
+        """The times so far, in milliseconds."""
         stages = {f"{stage}_ms": spent * 1e3 for stage, spent in self._spent.items()}
         return Timings(
             queue_ms=self._queue * 1e3,

@@ -1,4 +1,4 @@
-"""Work on several at once, such that what is wrong with one of them stays with it."""
+"""Run a batch; if it raises, retry the items one by one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ R = TypeVar("R")
 def together_or_alone(
     count: int, run: Callable[[int, int], Iterable[R]], what: str
 ) -> list[R | Exception]:
-    """What `run(start, stop)` gives for 0 to `count`, or an exception in place of it.
+    """The results of `run(start, stop)` for the items 0 to `count`.
 
-    If running all together fails, each is run alone; `what` they are goes to the log.
+    If the batch raises, each item is run alone, and an item that raises again has its exception
+    as its result. `what` names the items in the log.
     """
     try:
         return list(run(0, count))
@@ -36,7 +37,7 @@ def together_or_alone(
 
 
 def _log(message: str, error: Exception) -> None:
-    """What is raised on purpose says it all in a line."""
+    """Log a QwinkError as one line, any other exception with its traceback."""
     if isinstance(error, QwinkError):
         logger.warning("%s: %s", message, error)
     else:

@@ -1,4 +1,4 @@
-"""The façade: load a model, encode pictures, ask and stream. CLI, jobs and bench enter here."""
+"""The façade: encode pictures, ask and stream. CLI, server and lab enter here."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import Any
 
-from qwink.cache.embeddings import EmbeddingCache, Store
-from qwink.cache.prefix import PrefixCache
+from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
 from qwink.errors import ImageError, OptionError
@@ -18,11 +17,12 @@ from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.conversation import Conversation
+from qwink.runtime.memory import Memory
 from qwink.runtime.messages import Picked, last_result, text_of, user_message
 from qwink.runtime.preparation import ImageOptions, PreparedImage, prepare_image
 from qwink.runtime.request import Request
 from qwink.runtime.scheduler import Limits, Scheduler
-from qwink.runtime.sequence import Sequence as Answer
+from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import (
     EncodedImage,
@@ -47,14 +47,6 @@ class Model:
     sampling: SamplingParams  # the model's own defaults
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLimits:
-    """Most that the caches in memory hold."""
-
-    embedding_bytes: int = 256 << 20
-    prefix_bytes: int = 1 << 30
-
-
 class VLM:
     """A resident model. Safe to use from several threads, whose answers are made together."""
 
@@ -63,27 +55,39 @@ class VLM:
         model: Model,
         context: int | None = None,
         limits: Limits | None = None,
-        caches: CacheLimits | None = None,
+        memory: Memory | None = None,
         store: Store | None = None,
     ) -> None:
         """`context` limits prompt plus answer, in tokens; `store` keeps encoded images.
 
-        Raises OptionError if the model cannot take that many tokens.
+        Raises OptionError if the model or the memory budget does not allow that many tokens.
         """
         most = model.engine.config.text.max_position_embeddings
         if context is not None and not 1 < context <= most:
             raise OptionError(f"context is {context}; this model takes 2 to {most} tokens")
-        self.context = context or min(most, DEFAULT_CONTEXT)
+        self.memory = memory or Memory.default()
+        fits = self.memory.kv_bytes // max(1, model.engine.bytes_per_token)
+        if (context or 2) > fits:
+            wanted = (context or 2) * model.engine.bytes_per_token
+            raise OptionError(
+                f"a context of {context or 2} tokens takes {wanted >> 20} MiB of keys and values, "
+                f"and the memory budget has {self.memory.kv_bytes >> 20} for them; "
+                "raise --memory-mb or lower --context"
+            )
+        self.context = context or min(most, DEFAULT_CONTEXT, fits)
         self._model = model
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
-        caches = caches or CacheLimits()
+        vision = model.engine.config.vision
+        output = EncoderOutput(
+            vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
+        )
         self.scheduler = Scheduler(
             model.engine,
             self.context,
+            self.memory.kv_bytes,
             limits or Limits(),
-            EmbeddingCache(caches.embedding_bytes, store),
-            PrefixCache(caches.prefix_bytes),
+            EmbeddingCache(self.memory.image_bytes, output, store),
         )
         # The engine thread must not outlive the last reference to the model.
         self._finalizer = weakref.finalize(self, self.scheduler.close, 0.0)
@@ -127,10 +131,10 @@ class VLM:
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
-        found = embeddings.get(prepared.key)
+        found = embeddings.get(prepared.key, prepared.grid)
         if found is not None:
             return found
-        return self.scheduler.call(lambda: embeddings.put(self.engine.encode(patches)))
+        return self.scheduler.call(lambda: embeddings.put(self.engine.encode([patches])[0]))
 
     def ask(
         self,
@@ -199,7 +203,7 @@ class VLM:
                 if message.result is not None:
                     return
         finally:
-            ticket.cancel()  # whoever stops listening frees the slot
+            ticket.cancel()  # frees the slot when the caller stops listening
 
     def prepare(
         self,
@@ -245,7 +249,7 @@ class VLM:
         check_context(prompt, self.context)
         room = self.context - len(prompt)
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
-        sequence = Answer(
+        sequence = TokenSequence(
             prompt, sampling, self.tokenizer, self._forbidden, self._vocab_size, num_logprobs
         )
         warnings = dict.fromkeys(w for image in images.values() for w in image.warnings)

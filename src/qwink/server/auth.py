@@ -51,7 +51,8 @@ class Guard:
         self._origins = options.allow_origin
         # DNS rebinding: a foreign page points its own host name at 127.0.0.1. Its requests then
         # carry that name as Host, so only known names are accepted.
-        self._hosts = (*_LOOPBACK, *options.allow_host) if options.host in _LOOPBACK else ()
+        allowed = (*_LOOPBACK, *(name.lower() for name in options.allow_host))
+        self._hosts = allowed if options.host in _LOOPBACK else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         failure = self._refusal(scope) if scope["type"] == "http" else None

@@ -19,7 +19,7 @@ from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.budgets import TokenTimes
 from qwink.server.completion import CompletionFormatter, timings_of
 from qwink.server.failures import Failure, as_failure, invalid
-from qwink.server.limits import ClientGone
+from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures, image_options, place_of
 from qwink.server.schema import ChatRequest
@@ -78,7 +78,8 @@ class Exchange:
         if kind != "application/json":
             message = "the body must be JSON; send Content-Type: application/json"
             raise Failure(415, message, "unsupported_media_type")
-        request = parse(await self._http.body())
+        body = body_of(self._http.scope)
+        request = parse(body.take())
         self._record.details |= {
             "model": request.model if request.model in service.model_names else "unknown",
             "stream": bool(request.stream),
@@ -94,13 +95,17 @@ class Exchange:
             bool(request.logprobs),
             bool(options and options.include_usage),
         )
+        stream = bool(request.stream)
         service.admit()
         service.num_active += 1
         streaming = False
         try:
             question = await self._while_connected(self._prepare(request, sampling))
+            # Free the request: it holds the pictures as base64 text, which the question does not.
+            del request
+            body.release()
             events = service.submit(question, self._record_result)
-            if request.stream:
+            if stream:
                 streaming = True
                 timeout = service.options.send_timeout
                 return EventStream(events, formatter, self._record, timeout, self._end)
@@ -168,7 +173,7 @@ class Exchange:
             await asyncio.gather(task, gone, return_exceptions=True)
 
 
-def parse(body: bytes) -> ChatRequest:
+def parse(body: bytes | bytearray) -> ChatRequest:
     """The request in `body`. Raises Failure for the first error and names the field."""
     try:
         return ChatRequest.model_validate_json(body)

@@ -11,6 +11,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from qwink.server.failures import Failure
+from qwink.server.limits import body_of
 from qwink.server.service import ModelService
 from qwink.server.uploads import Upload
 
@@ -58,7 +59,7 @@ def image_routes(service: ModelService) -> APIRouter:
 
 async def _content(http: Request) -> bytes:
     kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = await http.body()
+    body = bytes(body_of(http.scope).take())
     if kind != "multipart/form-data":
         return body
     try:

@@ -1,4 +1,4 @@
-"""Limits the size of request bodies and the time that clients may take to send them."""
+"""Limits on request bodies: size, time to arrive, and the memory of all bodies together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import h11
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qwink.server.failures import Failure
@@ -18,36 +18,85 @@ from qwink.server.options import ServerOptions
 HEADER_TIMEOUT_S = 15.0
 _BYTES_PER_SECOND = 32_000  # the slowest rate at which a body may arrive
 _BODIES_AT_ONCE = 8  # all bodies in memory may take as much as this many of the largest size
+_KEY = "qwink_body"
 
 
 class ClientGone(Exception):
     """The client disconnected before the response was complete."""
 
 
+class Bodies:
+    """The number of bytes of all bodies in memory, and their limit."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes, self.num_bytes = max_bytes, 0
+
+
+class Body:
+    """The body of one request. `bodies` counts its bytes until `release`."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._content = bytearray()
+        self._num_counted = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Append a chunk. Raises _Refused if all bodies together exceed the limit."""
+        if self._bodies.num_bytes + len(chunk) > self._bodies.max_bytes:
+            raise _Refused(_too_many())
+        self._bodies.num_bytes += len(chunk)
+        self._num_counted += len(chunk)
+        self._content += chunk
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def take(self) -> bytearray:
+        """Return the content and drop it here.
+
+        Its bytes stay counted until `release`, since the parsed request is as large.
+        """
+        content, self._content = self._content, bytearray()
+        return content
+
+    def release(self) -> None:
+        """Drop the content and its count. Call it when the parsed request is freed."""
+        self._content = bytearray()
+        self._bodies.num_bytes -= self._num_counted
+        self._num_counted = 0
+
+
+def body_of(scope: Scope) -> Body:
+    """The body of the request with this scope, which `BodyLimit` has read."""
+    body: Body = scope[_KEY]
+    return body
+
+
 class BodyLimit:
-    """Middleware that reads a whole body, within the limits, before the app gets the request."""
+    """Middleware that reads a body, within the limits, before the app; see `body_of`."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app, self._max, self._timeout = app, options.max_body, options.body_timeout
-        self._held = 0  # bytes of all bodies in memory
+        self.bodies = Bodies(_BODIES_AT_ONCE * options.max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
-        body = bytearray()
+        body = scope[_KEY] = Body(self.bodies)
         try:
             await self._read(Headers(scope=scope), receive, body)
             record_of(scope).details["bytes_in"] = len(body)
-            await self._app(scope, _replay(bytes(body), receive), send)
+            await self._app(scope, receive, send)
         except _Refused as refused:
+            body.release()  # the client may take long to read the response
             await respond(refused.failure, scope, receive, send)
         except ClientGone:
             record_of(scope).client_gone = True
         finally:
-            self._held -= len(body)
+            body.release()
 
-    async def _read(self, headers: Headers, receive: Receive, body: bytearray) -> None:
+    async def _read(self, headers: Headers, receive: Receive, body: Body) -> None:
         """Fill `body`. A body that is too large is read up to twice the limit and discarded: a
         client rarely reads the error if the connection closes while it sends.
         """
@@ -67,10 +116,7 @@ class BodyLimit:
             chunk = message.get("body", b"")
             received += len(chunk)
             if received <= self._max:
-                if self._held + len(chunk) > _BODIES_AT_ONCE * self._max:
-                    raise _Refused(_too_many())
-                self._held += len(chunk)
-                body += chunk
+                body.add(chunk)
             elif received > 2 * self._max:
                 self._check(received)
             if not message.get("more_body", False):
@@ -102,16 +148,6 @@ def _too_many() -> Failure:
         "overloaded",
         headers=headers,
     )
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Gives the app the body once; later calls wait for the disconnect message."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replay
 
 
 class HttpProtocol(H11Protocol):

@@ -88,7 +88,7 @@ class _EngineCollector(Collector):
     """Metrics of the scheduler and the caches, read at each scrape."""
 
     def __init__(self, vlm: VLM, service: ModelService) -> None:
-        self._scheduler, self._service = vlm.scheduler, service
+        self._scheduler, self._service, self._budget = vlm.scheduler, service, vlm.memory
 
     def collect(self) -> Iterable[Metric]:
         scheduler = self._scheduler
@@ -103,10 +103,27 @@ class _EngineCollector(Collector):
         generated = CounterMetricFamily("qwink_generated_tokens", "Tokens generated.")
         generated.add_metric([], scheduler.num_generated)
         yield generated
+        yield from self._memory()
         yield from self._caches()
 
+    def _memory(self) -> Iterable[Metric]:
+        """The parts of the memory budget, and the use of each."""
+        slots, memory = self._scheduler.slots, self._budget
+        most = GaugeMetricFamily(
+            "qwink_memory_budget_bytes", "Memory budget in bytes.", labels=["part"]
+        )
+        taken = GaugeMetricFamily("qwink_memory_bytes", "Memory in use, in bytes.", labels=["part"])
+        for part, budget, used in (
+            ("keys_and_values", memory.kv_bytes, slots.reserved_bytes + slots.num_bytes),
+            ("images", memory.image_bytes, self._scheduler.embeddings.num_bytes),
+            ("uploads", memory.upload_bytes, self._service.uploads.cache.num_bytes),
+        ):
+            most.add_metric([part], budget)
+            taken.add_metric([part], used)
+        return most, taken
+
     def _caches(self) -> Iterable[Metric]:
-        embeddings, prefixes = self._scheduler.embeddings, self._scheduler.prefixes
+        embeddings, prefixes = self._scheduler.embeddings, self._scheduler.slots
         uploads = self._service.uploads
         hits = CounterMetricFamily(
             "qwink_cache_hits", "Lookups that found an entry.", labels=["cache"]

@@ -8,6 +8,7 @@ Every option has one name: `max_body_mb` is `--max-body-mb`, `QWINK_MAX_BODY_MB`
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -15,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from qwink.errors import OptionError
+from qwink.runtime.memory import Memory
 
 _SECRET = "api_keys"
 _BY_LINE = "warm"
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
+# Origins in the form that browsers send: lower case, no default port, no path.
+_ORIGIN = re.compile(r"\*|null|(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://[^/\sA-Z?#@*]+")
+_HOST_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,8 @@ class ServerOptions:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     api_key_file: Path | None = None
     open_metrics: bool = True  # /metrics needs no key
-    allow_url_host: tuple[str, ...] = ()
-    allow_public_urls: bool = False
+    allow_url_host: tuple[str, ...] = ()  # HOST: ports 80 and 443; HOST:PORT: that port
+    allow_public_urls: bool = False  # ports 80 and 443 of all public hosts
     fetch_timeout: float = 15.0
     allow_origin: tuple[str, ...] = ()  # for pages of other sites, by CORS
     allow_host: tuple[str, ...] = ()  # further Host names accepted by a server without keys
@@ -57,9 +62,7 @@ class ServerOptions:
     body_timeout: float = 15.0  # plus one second for each 32 kB received
     send_timeout: float = 60.0  # time for a client to receive one piece of the response
 
-    uploads_mb: int = 256
-    embeddings_mb: int = 256
-    prefixes_mb: int = 1024
+    memory_mb: int | None = None  # for keys and values, images, uploads; None: Memory.default()
     disk_cache: bool = True
     cache_dir: Path | None = None
     disk_cache_mb: int = 4096
@@ -71,20 +74,41 @@ class ServerOptions:
             "max_running",
             "max_waiting",
             "max_body_mb",
+            "memory_mb",
             "disk_cache_mb",
         )
         for name in counts:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}; it must be 1 or more")
-        for name in ("uploads_mb", "embeddings_mb", "prefixes_mb", "grace"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.grace < 0:
+            raise OptionError(f"grace is {self.grace}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be above 0")
         if not 0 <= self.port <= 65535:
             raise OptionError(f"port is {self.port}; it must be between 0 and 65535")
+        self._check_hosts()
+
+    def _check_hosts(self) -> None:
+        """Raises OptionError for hosts and origins that no request can match."""
+        if self.allow_url_host:
+            from qwink.inputs.hosts import parse_host  # imports an HTTP client, which is slow
+
+            for host in self.allow_url_host:
+                parse_host(host, "allow_url_host")
+        for origin in self.allow_origin:
+            if not _ORIGIN.fullmatch(origin):
+                raise OptionError(
+                    f"allow_origin is {origin!r}, which no browser sends; write SCHEME://HOST or "
+                    "SCHEME://HOST:PORT in lower case, without path or default port, or *"
+                )
+        for name in self.allow_host:
+            if not _HOST_NAME.fullmatch(name):
+                raise OptionError(
+                    f"allow_host is {name!r}, which is not a host name; write NAME without scheme, "
+                    "port, path or *, such as pictures.example"
+                )
 
     @property
     def max_body(self) -> int:
@@ -102,6 +126,11 @@ class ServerOptions:
             else:
                 lines.append(f"{option.name} = {_toml(value)}")
         return "\n".join(lines) + "\n"
+
+
+def memory_of(options: ServerOptions) -> Memory:
+    """The memory budget of the options, divided into its parts."""
+    return Memory.divide(options.memory_mb << 20) if options.memory_mb else Memory.default()
 
 
 def resolve(

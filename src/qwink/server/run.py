@@ -13,11 +13,11 @@ import uvicorn
 from qwink.errors import OptionError, QwinkError
 from qwink.runtime.models import load
 from qwink.runtime.scheduler import Limits
-from qwink.runtime.vlm import VLM, CacheLimits
+from qwink.runtime.vlm import VLM
 from qwink.server.app import create_app
 from qwink.server.limits import HttpProtocol
 from qwink.server.logs import set_up
-from qwink.server.options import ServerOptions
+from qwink.server.options import ServerOptions, memory_of
 from qwink.server.service import ModelService
 from qwink.settings import Settings
 
@@ -88,6 +88,11 @@ async def _announce(service: ModelService, say: Say) -> None:
     while not service.loaded:
         await asyncio.sleep(0.02)
     say(f"qwink: ready with {', '.join(service.model_names)}")
+    memory, context = service.vlm.memory, service.vlm.context
+    say(
+        f"qwink: memory budget without weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
+        f"{memory.kv_bytes >> 20} of them for keys and values; context: {context} tokens"
+    )
 
 
 async def _close(
@@ -132,7 +137,7 @@ def load_model(options: ServerOptions, settings: Settings) -> VLM:
         threads=options.threads,
         context=options.context,
         limits=Limits(max_running=options.max_running, max_waiting=options.max_waiting),
-        caches=CacheLimits(options.embeddings_mb << 20, options.prefixes_mb << 20),
+        memory=memory_of(options),
         store=store,
         settings=settings,
     )

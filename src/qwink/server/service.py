@@ -15,7 +15,7 @@ from qwink.runtime.request import Request, Ticket
 from qwink.runtime.vlm import VLM
 from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.metrics import Metrics
-from qwink.server.options import ServerOptions
+from qwink.server.options import ServerOptions, memory_of
 from qwink.server.uploads import Uploads
 from qwink.types import Event, Message, Result
 
@@ -34,7 +34,7 @@ class ModelService:
 
     def __init__(self, load: Callable[[], VLM], options: ServerOptions) -> None:
         self.options = options
-        self.uploads = Uploads(options.uploads_mb << 20)
+        self.uploads = Uploads(memory_of(options).upload_bytes)
         self.metrics = Metrics()
         self.error: BaseException | None = None  # why the model did not load, or stopped
         self.draining = False

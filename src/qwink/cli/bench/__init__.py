@@ -1,4 +1,4 @@
-"""`qwink bench`: how fast this machine is, what each optimisation brings, what an image costs.
+"""`qwink bench`: speed of this machine, gain of each optimisation, prices of images.
 
 Tables go to stderr; stdout's last line is one JSON document.
 """

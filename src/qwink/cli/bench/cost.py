@@ -1,8 +1,7 @@
-"""`qwink bench cost`: what images cost, from a result of `bench stages` or `bench load`."""
+"""`qwink bench cost`: prices of images, from a result of `bench stages` or `bench load`."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qwink.cli.console import remark
-from qwink.errors import OptionError
 
 if TYPE_CHECKING:
-    from qwink.bench.price import Tariff
+    from qwink.lab.cost.price import Tariff
+    from qwink.lab.record import Record
 
 
 def cost(
@@ -54,47 +53,45 @@ def cost(
         Path | None, typer.Option(metavar="FILE", help="Also write the JSON document there.")
     ] = None,
 ) -> None:
-    """Price 1000 images, always on or per use, and find the rate where the two meet.
+    """Price 1000 images, always on or per use, and find the rate where the two cost the same.
 
-    Requests are taken to come independently of each other. Prices are in your currency.
+    Requests are assumed to be independent of each other. Prices are in your currency.
 
     \b
     Examples:
       qwink bench cost speed.json --price-per-hour 0.08
       qwink bench cost speed.json --price-per-hour 0.08 --pay-per-use-price-per-hour 0.25
     """
-    from qwink.bench.price import Tariff
     from qwink.cli.bench.output import check_out, finish, numbers
+    from qwink.lab.cost.price import Tariff
+    from qwink.lab.record import Record, read
 
     check_out(out)
     use_price = price_per_hour if pay_per_use_price_per_hour is None else pay_per_use_price_per_hour
     tariff = Tariff(price_per_hour, use_price, billing_step_ms, keep_warm_s)
-    try:
-        document = json.loads(result.read_text("utf-8"))
-    except ValueError:
-        raise OptionError(f"{result}: not JSON; give a result of qwink bench stages") from None
-    found = priced(document, tariff, numbers(rates, "--rates"), answer_tokens, cold_extra_ms)
-    finish({"kind": "cost", "bills": found}, out)
+    measured = read(result)
+    found = priced(measured, tariff, numbers(rates, "--rates"), answer_tokens, cold_extra_ms)
+    finish(Record("cost", measured.facts, {"bills": found}).document(), out)
 
 
 def priced(
-    document: dict[str, Any],
+    result: Record[Any],
     tariff: Tariff,
     rates: tuple[int, ...] | None = None,
     answer_tokens: int | None = None,
     cold_extra_ms: float | None = None,
 ) -> dict[str, Any]:
-    """Show what a result's images cost; the bills as JSON, by what was measured."""
-    from qwink.bench.price import DEFAULT_RATES, make_bill
-    from qwink.bench.services import services
+    """Show the prices of a result's images; returns bills as JSON, by what was measured."""
     from qwink.cli.bench.tables import show_bills
+    from qwink.lab.cost.price import DEFAULT_RATES, make_bill
+    from qwink.lab.cost.services import services
 
-    if isinstance(document, dict) and document.get("kind") == "load" and cold_extra_ms is None:
-        remark("bench load sees no cold starts: they count as nothing without --cold-extra-ms")
+    if result.kind == "load" and cold_extra_ms is None:
+        remark("bench load has no cold starts: add them with --cold-extra-ms")
     wanted = tuple(map(float, rates or DEFAULT_RATES))
     bills = {
         label: make_bill(service, tariff, wanted)
-        for label, service in services(document, answer_tokens, cold_extra_ms).items()
+        for label, service in services(result, answer_tokens, cold_extra_ms).items()
     }
     show_bills(bills)
     return {label: asdict(bill) for label, bill in bills.items()}

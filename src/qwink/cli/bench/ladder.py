@@ -1,9 +1,8 @@
-"""`qwink bench ladder`: what each optimisation brings."""
+"""`qwink bench ladder`: the gain of each optimisation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +12,11 @@ from qwink.cli.console import ExportProgress, RecipeName, remark
 from qwink.errors import OptionError
 
 if TYPE_CHECKING:
-    from qwink.bench.ladder.ladder import LadderResult, Times
-    from qwink.bench.ladder.quality import Quality
-    from qwink.bench.ladder.questions import Question, Workload
-    from qwink.bench.ladder.rungs import Rung
-    from qwink.bench.pictures.entry import Entry
+    from qwink.lab.ladder.answers import Quality
+    from qwink.lab.ladder.ladder import LadderResult, Times
+    from qwink.lab.ladder.questions import Question, Workload
+    from qwink.lab.ladder.rungs import Rung
+    from qwink.lab.pictures.entry import Entry
     from qwink.model.artifact import Artifact
     from qwink.settings import Settings
 
@@ -70,12 +69,12 @@ def ladder(
         Path | None, typer.Option(metavar="FILE", help="Also write the JSON document there.")
     ] = None,
 ) -> None:
-    """Run a plain service, then add one optimisation after the other; each rung is run for real.
+    """Run a plain service, then add one optimisation after the other, and time each rung.
 
     Needs the extra bench for its pictures, and the extra torch for the plain service: without
-    that, the rungs on PyTorch are left out, and the document says so. Quality is agreement with
-    the first rung. Where a rung has a workload of its own (pictures that come again, several
-    users), the rung before is run on it once more, and the gain is between those two.
+    it, the rungs on PyTorch are left out, and the document lists them. Quality is agreement with
+    the first rung. If a rung has a different workload (repeated pictures, several users), the
+    previous rung runs on that workload too, and the gain is between those two runs.
     Tables go to stderr; the last line of stdout is one JSON document.
 
     \b
@@ -84,23 +83,25 @@ def ladder(
       qwink bench ladder ~/models/Qwen3-VL-2B-Instruct --pictures 7 --max-tokens 8
       qwink bench ladder ~/models/Qwen3-VL-2B-Instruct --gpu --max-tokens 256
     """
-    from qwink.bench.ladder.ladder import Plan, climb
-    from qwink.bench.ladder.rungs import cpu_rungs, gpu_rungs
-    from qwink.bench.pictures.gallery import choose
     from qwink.cli.bench.output import check_out, finish
     from qwink.engine.threads import physical_cores
+    from qwink.lab.ladder.ladder import LadderPlan, climb
+    from qwink.lab.ladder.rungs import cpu_rungs, gpu_rungs
+    from qwink.lab.pictures.gallery import choose
     from qwink.settings import Settings
 
     check_out(out)
     for name, value in (("--recipe", recipe), ("--artifact", artifact), ("--users", users)):
         if gpu and value:
-            raise OptionError(f"{name} is of the ladder on the CPU; leave it or --gpu out")
+            raise OptionError(f"{name} is of the ladder on the CPU; leave out {name} or --gpu")
     if device is not None and not gpu:
         raise OptionError("--device is of the ladder on a GPU; add --gpu")
     settings = Settings.from_environment()
     final, users = recipe or settings.recipe, users or 4
     if final == "exact" and not gpu:
-        raise OptionError("the ladder climbs from exact to another recipe; name that one")
+        raise OptionError(
+            "the ladder compares exact with another recipe; give that one with --recipe"
+        )
     threads = threads or settings.threads or physical_cores()
     whole = gpu_rungs(max_tokens) if gpu else cpu_rungs(final, users, max_tokens)
     wanted = _chosen(whole, rungs)
@@ -118,14 +119,14 @@ def ladder(
         "users": users,
     }
     work = _work(folder, entries, max_image_tokens, settings)
-    plan = Plan(folder, wanted, work, artifacts, record, users, threads, device)
+    plan = LadderPlan(folder, wanted, work, artifacts, record, users, threads, device)
     result = climb(plan, remark)
-    show_ladder(result)
-    finish(asdict(result), out)
+    show_ladder(result.measured)
+    finish(result.document(), out)
 
 
 def _chosen(rungs: tuple[Rung, ...], keys: str | None) -> tuple[Rung, ...]:
-    """Only those that are wanted. Raises OptionError for one that there is not."""
+    """The rungs of these keys, or all. Raises OptionError for an unknown key."""
     known = [rung.key for rung in rungs]
     wanted = known if keys is None else keys.split(",")
     if not set(wanted) <= set(known):
@@ -146,9 +147,9 @@ def _checkpoint(reference: str, settings: Settings) -> Path:
 def _work(
     checkpoint: Path, entries: Sequence[Entry], max_image_tokens: int, settings: Settings
 ) -> Mapping[Workload, Sequence[Question]]:
-    """What the services are asked."""
-    from qwink.bench.ladder.questions import workloads
-    from qwink.bench.pictures.gallery import write
+    """The questions to the services."""
+    from qwink.lab.ladder.questions import workloads
+    from qwink.lab.pictures.gallery import write
     from qwink.model.config import load_config
 
     limits = load_config(checkpoint).preprocessor
@@ -160,7 +161,7 @@ def _artifacts(
     checkpoint: Path, rungs: Sequence[Rung], given: list[str], settings: Settings
 ) -> dict[str, Artifact]:
     """The model of each recipe that a rung needs."""
-    from qwink.bench.ladder.rungs import Ours
+    from qwink.lab.ladder.rungs import Ours
     from qwink.model.artifact import Artifact
     from qwink.model.weights import fingerprint
     from qwink.runtime.models import find_artifact
@@ -188,7 +189,7 @@ def _artifacts(
 
 
 def show_ladder(result: LadderResult) -> None:
-    """Times and quality of the rungs, and what is missing."""
+    """Times and quality of the rungs, and those left out."""
     from qwink.cli.bench.output import milliseconds, show
 
     title = f"{result.model}, {result.settings['pictures']} pictures"

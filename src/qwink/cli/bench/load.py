@@ -1,9 +1,8 @@
-"""`qwink bench load`: a server under rising load."""
+"""`qwink bench load`: a server with a rising number of users."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,9 +61,9 @@ def load(
         Path | None, typer.Option(metavar="FILE", help="Also write the JSON document there.")
     ] = None,
 ) -> None:
-    """Ask a running server from several users at once, and time what each of them sees.
+    """Send requests of several concurrent users to a running server, and time the answers.
 
-    Every request shows a new picture, so that no cache answers, but for a share of --repeats. The
+    Every request has a new picture, which no cache has, except for a share of --repeats. The
     table goes to stderr; the last line of stdout is one JSON document.
 
     \b
@@ -75,13 +74,13 @@ def load(
     """
     from PIL import Image
 
-    from qwink.bench.load import LoadPlan, measure_load
-    from qwink.bench.price import Tariff
-    from qwink.bench.sample import sample_picture
     from qwink.cli.bench.cost import priced
     from qwink.cli.bench.output import check_out, finish, numbers
     from qwink.cli.bench.tables import show_load
     from qwink.inputs.images import decode, open_image
+    from qwink.lab.cost.price import Tariff
+    from qwink.lab.load.measure import LoadPlan, measure_load
+    from qwink.lab.pictures.sample import sample_picture
 
     if not url.startswith(("http://", "https://")):
         raise OptionError(f"{url!r} is no address; write it as http://127.0.0.1:8000")
@@ -92,7 +91,7 @@ def load(
         _need_matplotlib()
         check_out(plot.with_name(f"{plot.name}.svg"))
     tariff = None if price_per_hour is None else Tariff(price_per_hour, price_per_hour)
-    # Decoded as qwink does: upright, and within its limits.
+    # qwink's decoder turns it upright and checks its limits.
     picture = Image.fromarray(decode(open_image(image)).pixels) if image else sample_picture()
     plan = LoadPlan(
         url,
@@ -108,16 +107,16 @@ def load(
         timeout,
     )
     result = measure_load(plan, remark)
-    show_load(result)
-    document = asdict(result)
+    show_load(result.measured)
+    document = result.document()
     if plot is not None:
-        from qwink.bench.plot import draw_load, save
+        from qwink.lab.plot import draw_load, save
 
         figure = draw_load(document)
         for ending in ("png", "svg"):
             save(figure, plot.with_name(f"{plot.name}.{ending}"))
     if tariff is not None:
-        document["cost"] = priced(document, tariff)
+        document["cost"] = priced(result, tariff)
     finish(document, out)
 
 
@@ -143,7 +142,7 @@ def _api_key(file: Path | None) -> str | None:
 
 
 def _need_matplotlib() -> None:
-    """Before anything is measured."""
+    """Call before measuring. Raises OptionError without matplotlib."""
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:

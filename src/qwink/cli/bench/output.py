@@ -1,4 +1,4 @@
-"""What the benchmarks share: tables on stderr, one JSON document on stdout and in a file."""
+"""Output of all benchmarks: tables on stderr, one JSON document on stdout and in a file."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ import typer
 
 from qwink.errors import OptionError
 
-WIDTH = 140  # of tables, where no terminal says
+WIDTH = 140  # of tables, where stderr is no terminal
 
 
 def check_out(path: Path | None) -> None:
-    """Before minutes are spent. Raises OptionError for a file that cannot be written there."""
+    """Call before measuring. Raises OptionError for a file that cannot be written."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise OptionError(f"{path}: cannot be written; give a file in a folder that exists")
 
 
 def finish(document: dict[str, Any], out: Path | None) -> None:
-    """The document as stdout's last line, and readable in `out`."""
+    """Print the document as one line, and write it to `out`, indented."""
+    from qwink.lab.record import write
+
     if out is not None:
-        out.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write(out, document)
     typer.echo(json.dumps(document, ensure_ascii=False).encode())
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """1,2,4 as numbers, each once, rising. Raises OptionError."""
+    """1,2,4 as numbers, sorted, without duplicates. Raises OptionError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise OptionError(f"{option} is {text!r}; it must be numbers above 0 such as 1,2,4")

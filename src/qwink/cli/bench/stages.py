@@ -1,8 +1,7 @@
-"""`qwink bench stages`: where a request's time goes on this machine."""
+"""`qwink bench stages`: the time of each stage of a request on this machine."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -53,9 +52,9 @@ def stages(
 ) -> None:
     """Measure decode, resize, encode, prefill and generate, memory and cold start.
 
-    Each number of threads gets a fresh process without caches. Beside each time stands its floor:
-    the work that the model's shape demands, at the speed that this machine shows in a short trial.
-    Tables go to stderr; the last line of stdout is one JSON document.
+    For each number of threads, a new process without caches is measured. The tables also show the
+    floor of each stage: the least time for the model's work at this machine's speed in a short
+    trial. Tables go to stderr; the last line of stdout is one JSON document.
 
     \b
     Examples:
@@ -63,11 +62,11 @@ def stages(
       qwink bench stages photo.jpg --model ~/models/Qwen3-VL-2B-Instruct --recipe fast
       qwink bench stages --threads 2,4 --sizes 448x448 --price-per-hour 0.08 --out speed.json
     """
-    from qwink.bench.price import Tariff
-    from qwink.bench.stages import Plan, measure_stages
     from qwink.cli.bench.cost import priced
     from qwink.cli.bench.output import check_out, finish, numbers
     from qwink.cli.bench.tables import show_stages
+    from qwink.lab.cost.price import Tariff
+    from qwink.lab.stages.measure import StagesPlan, measure_stages
 
     check_out(out)
     counts = numbers(threads, "--threads") if threads is not None else _all_threads()
@@ -76,12 +75,14 @@ def stages(
     with TemporaryDirectory() as folder:
         picture, picture_size = _picture(image, Path(folder))
         artifact, areas = _model(model, recipe, names, picture_size)
-        plan = Plan(artifact, str(picture), picture_size, areas, counts, rounds, answer_tokens)
+        plan = StagesPlan(
+            artifact, str(picture), picture_size, areas, counts, rounds, answer_tokens
+        )
         result = measure_stages(plan, remark)
-    show_stages(result)
-    document = asdict(result)
+    show_stages(result.measured)
+    document = result.document()
     if tariff is not None:
-        document["cost"] = priced(document, tariff)
+        document["cost"] = priced(result, tariff)
     finish(document, out)
 
 
@@ -94,9 +95,9 @@ def _all_threads() -> tuple[int, ...]:
 
 
 def _picture(image: Path | None, folder: Path) -> tuple[Path, tuple[int, int]]:
-    """Path and upright size of the picture; one is drawn in `folder` where none is given."""
-    from qwink.bench.sample import as_jpeg, sample_picture
+    """Path and upright size of the picture; without one, it is drawn in `folder`."""
     from qwink.inputs.images import open_image
+    from qwink.lab.pictures.sample import as_jpeg, sample_picture
 
     path = image or folder / "sample.jpg"
     if image is None:
@@ -111,7 +112,7 @@ def _model(
     picture_size: tuple[int, int],
 ) -> tuple[Artifact, tuple[tuple[str, int], ...]]:
     """The artifact, and the sizes that it takes as names and areas in pixels."""
-    from qwink.bench.sizes import choose_sizes
+    from qwink.lab.stages.sizes import choose_sizes
     from qwink.runtime.models import find_artifact
     from qwink.settings import Settings
 

@@ -8,10 +8,10 @@ from qwink.cli.bench.output import milliseconds, show
 from qwink.cli.console import format_bytes
 
 if TYPE_CHECKING:
-    from qwink.bench.card import Floor
-    from qwink.bench.load import LoadResult
-    from qwink.bench.price import Bill
-    from qwink.bench.stages import SizeResult, StagesResult
+    from qwink.lab.cost.card import Floor
+    from qwink.lab.cost.price import Bill
+    from qwink.lab.load.measure import LoadResult
+    from qwink.lab.stages.measure import SizeResult, StagesResult
     from qwink.types import Stage
 
 _SHOWN: tuple[Stage, ...] = ("decode", "resize", "encode", "prefill", "generate")
@@ -111,7 +111,7 @@ def show_load(result: LoadResult) -> None:
 
 
 def show_bills(bills: dict[str, Bill]) -> None:
-    """What images cost, and at which rates."""
+    """Prices of images, in total and by rate."""
     tariff = next(iter(bills.values())).tariff
     show(
         f"price of 1000 images at {tariff.price_per_hour:g} an hour always on, "

@@ -1,1 +1,1 @@
-"""The PyTorch engine. Nothing outside of this folder imports PyTorch or Transformers."""
+"""The PyTorch engine. Only this folder imports PyTorch and Transformers."""

@@ -1,4 +1,4 @@
-"""Rotary positions and attention, as both towers need them."""
+"""Rotary positions and attention, for the vision encoder and the text model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
     """query [B, heads, S, d]; keys, values [B, KV heads, T, d]; mask [B, 1, S, T], added.
 
-    Returns [B, S, heads * d]. The query heads that share keys are laid below each other, as
-    further rows of one head: so no kernel has to know of groups, or keys to be repeated.
+    Returns [B, S, heads * d]. The query heads that share a KV head become further rows of one
+    head: so the kernel needs no support for grouped heads, and keys need not be repeated.
     """
     batch, num_heads, length, head_dim = query.shape
     num_kv_heads, total = keys.shape[1], keys.shape[2]

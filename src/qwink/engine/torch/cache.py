@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qwink.engine.reserve import reserve
-from qwink.engine.torch.transfer import to_device
+from qwink.engine.reserve import Reserved
 from qwink.model.config import TextConfig
 
-ALIGNMENT = 64  # views of the cache are whole multiples of this many tokens
+ALIGNMENT = 64  # passes attend to a multiple of this many tokens
 
 
 def aligned(num_tokens: int) -> int:
@@ -22,15 +22,22 @@ def aligned(num_tokens: int) -> int:
 
 
 def bytes_per_token(config: TextConfig, dtype: torch.dtype) -> int:
-    """Of one sequence, all layers together."""
+    """Bytes of one token's keys and values in all layers."""
     return 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
 
 
-class TorchCache:
-    """[layers, 2, slots, KV heads, rows, head_dim]; neighbouring slots are one batch.
+def neighbours(slots: Sequence[int]) -> slice | None:
+    """The slots as a slice if each is the one after the slot before it, else None."""
+    window = slice(slots[0], slots[0] + len(slots))
+    return window if list(slots) == list(range(window.start, window.stop)) else None
 
-    Each slot has one row more than tokens fit: padding writes there, and nobody reads it.
-    On a CPU pages are taken as tokens come; a GPU's memory is taken at once.
+
+class TorchCache:
+    """[layers, 2, slots, KV heads, rows, head_dim].
+
+    Each slot has a scratch row behind those of its tokens: padding writes there, and it is never
+    read. On a CPU the system provides pages as tokens are written; on a GPU all memory is
+    allocated at once.
     """
 
     def __init__(
@@ -44,46 +51,47 @@ class TorchCache:
         self.num_slots, self.capacity, self.device = num_slots, capacity, device
         self.grows = device.type == "cpu"
         self.bytes_per_token = bytes_per_token(config, dtype)
-        self.scratch = aligned(capacity)  # the row that padding writes to
+        self.scratch = aligned(capacity)  # the number of the scratch row
         rows = self.scratch + 1
         shape = (config.num_layers, 2, num_slots, config.num_kv_heads, rows, config.head_dim)
-        self._data = _zeros(shape, device, dtype)
+        self._memory: Reserved | None = None
+        if self.grows:
+            self._memory = Reserved((math.prod(shape) * dtype.itemsize,), np.dtype(np.uint8))
+            self._data = torch.from_numpy(self._memory.array).view(dtype).view(shape)
+        else:
+            self._data = torch.zeros(shape, dtype=dtype, device=device)
 
-    def layer(self, index: int, first_slot: int, num_slots: int) -> tuple[Tensor, Tensor]:
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, [num_slots, KV heads, rows, head_dim], to read and write."""
-        keys, values = self._data[index, :, first_slot : first_slot + num_slots]
+        keys, values = self._data[index]
         return keys, values
 
     def copy(self, source: int, target: int, num_tokens: int) -> None:
         """Overwrite the first tokens of slot `target` with those of slot `source`."""
         self._data[:, :, target, :, :num_tokens] = self._data[:, :, source, :, :num_tokens]
 
-    def clear(self, slot: int) -> None:
-        """Wipe a slot: what is not a number would spoil even those that do not attend to it."""
-        self._data[:, :, slot] = 0
+    def read(self, slot: int, num_tokens: int) -> NDArray[np.float32]:
+        """A copy of a slot's first tokens, to be looked at: [layers, 2, KV heads, tokens, d]."""
+        values: NDArray[np.float32] = self._data[:, :, slot, :, :num_tokens].float().cpu().numpy()
+        return values
 
-    def read(self, slot: int, num_tokens: int) -> NDArray[Any]:
-        """A copy of a slot's first tokens: [layers, 2, KV heads, tokens, head_dim].
+    def truncate(self, slot: int, num_tokens: int) -> None:
+        """Keep the first tokens of a slot; return the memory behind them to the system.
 
-        bfloat16 as its bits, for NumPy has no such type.
+        On a GPU nothing is returned: the memory stays allocated for the next sequence.
         """
-        values = self._data[:, :, slot, :, :num_tokens]
-        if values.dtype == torch.bfloat16:
-            values = values.view(torch.int16)
-        # Not by way of pinned memory: this is kept, and that is scarce.
-        return values.to("cpu", copy=True).numpy()
+        if self._memory is None:
+            return
+        num_layers, _, num_slots, num_heads, rows, size = self._data.shape
+        row_bytes = size * self._data.element_size()
+        for pair in range(2 * num_layers):
+            for head in range(num_heads):
+                start = ((pair * num_slots + slot) * num_heads + head) * rows
+                self._memory.release((start + num_tokens) * row_bytes, (start + rows) * row_bytes)
 
-    def write(self, slot: int, values: NDArray[Any]) -> None:
-        """Put what `read` gave at the start of a slot."""
-        stored = to_device(np.ascontiguousarray(values), self.device)
-        if self._data.dtype == torch.bfloat16:
-            stored = stored.view(torch.bfloat16)
-        self._data[:, :, slot, :, : values.shape[3]] = stored
+    def clear(self, slot: int, start: int, stop: int) -> None:
+        """Set tokens `start` to `stop` of a slot to zero.
 
-
-def _zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    if device.type != "cpu":
-        return torch.zeros(shape, dtype=dtype, device=device)
-    num_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    pages = torch.from_numpy(reserve((num_bytes,), np.dtype(np.uint8)))
-    return pages.view(dtype).reshape(shape)
+        A NaN must not stay: a masked token has weight zero, and zero times NaN is NaN.
+        """
+        self._data[:, :, slot, :, start:stop] = 0

@@ -1,4 +1,4 @@
-"""Which device computes, and in which type of number."""
+"""The choice of the device and of the type of numbers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import torch
 from qwink.errors import OptionError
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-_NATIVE_BFLOAT16 = 8  # NVIDIA's compute capability from which on cards have it
+_NATIVE_BFLOAT16 = 8  # the first major compute capability of NVIDIA that has it
 
 
 def choose_device(name: str) -> torch.device:
-    """ "auto" takes the first GPU there is. Raises OptionError for a device that is not there."""
+    """The device of that name; "auto" is the first GPU, or the CPU.
+
+    Raises OptionError for a device that this machine does not have.
+    """
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     try:
@@ -24,18 +27,19 @@ def choose_device(name: str) -> torch.device:
         return device
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not count:
-        build = "this PyTorch is built for CPUs only" if torch.version.cuda is None else "no GPU"
-        raise OptionError(f"device is {name}, but PyTorch finds none ({build}); use device cpu")
+        reason = " (it is built for CPUs only)" if torch.version.cuda is None else ""
+        raise OptionError(f"device is {name}, but PyTorch finds no GPU{reason}; use device cpu")
     index = device.index or 0
     if index >= count:
-        raise OptionError(f"device is {name}, but the last one here is cuda:{count - 1}")
+        raise OptionError(f"device is {name}, but the last device here is cuda:{count - 1}")
     return torch.device("cuda", index)
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """ "auto": float32 on a CPU; on a GPU bfloat16, or float16 on cards that lack it.
+    """The type of that name; "auto" is float32 on a CPU, and on a GPU bfloat16, or float16 on
+    cards that lack it.
 
-    Raises OptionError for a type that the card cannot compute with.
+    Raises OptionError for a type that the card does not support.
     """
     if name != "auto" and name not in DTYPES:
         raise OptionError(f"dtype is {name!r}; it must be auto, {', '.join(DTYPES)}")
@@ -44,12 +48,12 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     native = torch.cuda.get_device_capability(device)[0] >= _NATIVE_BFLOAT16
     if name == "bfloat16" and not native:
         card = torch.cuda.get_device_name(device)
-        raise OptionError(f"dtype is bfloat16, which {card} has not; use auto or float16")
+        raise OptionError(f"dtype is bfloat16, which {card} does not support; use auto or float16")
     return DTYPES[name] if name != "auto" else torch.bfloat16 if native else torch.float16
 
 
 def device_name(device: torch.device) -> str:
-    """What people call it: "cpu", or "cuda:0 (Tesla T4)"."""
+    """The name to show: "cpu", or "cuda:0 (Tesla T4)"."""
     if device.type == "cpu":
         return "cpu"
     return f"{device} ({torch.cuda.get_device_name(device)})"

@@ -1,4 +1,4 @@
-"""A device's memory: what fits, and what happens when it does not suffice after all."""
+"""A device's memory: checks before it is allocated, and recovery when it runs out."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from qwink.errors import OutOfMemory
 
 logger = logging.getLogger(__name__)
 
-# Of a card's memory, for what comes and goes while a step is computed. Not measured: no card
-# could be had. Too little shows as requests that fail for want of memory.
+# The part of a card's memory left for temporary tensors. An estimate: it was not measured on a
+# card. If it is too small, requests fail with OutOfMemory.
 HEADROOM = 0.1
 
 
 class DeviceMemory:
-    """Bytes of one device. A CPU's are not counted: pages are taken only as they are used."""
+    """Bytes of one device. A CPU's are not counted: pages are taken only when they are used."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     def available(self) -> int | None:
-        """What may be filled for good; None where nothing is counted."""
+        """Bytes that may be allocated permanently; None where they are not counted."""
         if self.device.type != "cuda":
             return None
         self.release()
@@ -33,17 +33,17 @@ class DeviceMemory:
         return max(0, int(free - HEADROOM * total))
 
     def release(self) -> None:
-        """Give back what PyTorch holds in reserve."""
+        """Return the memory that PyTorch keeps for later allocations."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
     @contextmanager
     def recovering(self, work: str, advice: str) -> Iterator[None]:
-        """Turn PyTorch's out-of-memory into an OutOfMemory, after which others can go on."""
+        """Turn PyTorch's out-of-memory into OutOfMemory and free the memory of the failed work."""
         try:
             yield
         except torch.OutOfMemoryError as error:
-            # Whoever tells of the error must not keep the tensors of the failed step alive.
+            # The traceback's frames keep the tensors of the failed work alive.
             traceback.clear_frames(error.__traceback__)
             self.release()
             message = f"{self.device} has not enough memory to {work}; {advice}"
@@ -51,7 +51,7 @@ class DeviceMemory:
 
 
 def check_weights(num_bytes: int, memory: DeviceMemory) -> None:
-    """Raises OutOfMemory, before anything is read, for weights that cannot fit."""
+    """Raises OutOfMemory if the weights do not fit. Called before they are read."""
     available = memory.available()
     if available is not None and num_bytes > available:
         raise OutOfMemory(
@@ -61,9 +61,9 @@ def check_weights(num_bytes: int, memory: DeviceMemory) -> None:
 
 
 def fit_slots(num_slots: int, capacity: int, bytes_per_token: int, memory: DeviceMemory) -> int:
-    """How many slots of `capacity` tokens there is room for, up to `num_slots`.
+    """How many slots of `capacity` tokens fit, up to `num_slots`.
 
-    Raises OutOfMemory when not even one fits.
+    Raises OutOfMemory when none fits.
     """
     available = memory.available()
     if available is None:

@@ -1,8 +1,7 @@
-"""Weights in 8 bits, for cards that hold no more.
+"""Weights in 8 bits, for cards with little memory.
 
-They are widened again for each product: that saves memory, not time. torchao does the same, but
-its int4 kernels want bfloat16, which the small cards that need it lack, and its int8 is no more
-than what is here.
+They are widened for each product: this saves memory, not time. torchao's int8 does the same. Its
+int4 kernels need bfloat16, which small cards lack.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ METHODS = ("int8",)
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with int8 weights and a scale for each output, to the nearest."""
+    """A linear layer with int8 weights, rounded to nearest, and a scale for each output."""
 
     weight: Tensor  # int8 [N, K]
     scale: Tensor  # [N, 1]
@@ -31,18 +30,18 @@ class Int8Linear(nn.Module):
         self.bias = source.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        # Scaled before the product: after it, float16 would have overflowed.
+        # Scaled before the product, because the unscaled product overflows float16.
         return linear(x, self.weight.to(x.dtype) * self.scale, self.bias)
 
 
 def check_method(method: str | None) -> None:
-    """Raises OptionError for one that is not known."""
+    """Raises OptionError for an unknown method."""
     if method is not None and method not in METHODS:
         raise OptionError(f"quantize is {method!r}; it must be {', '.join(METHODS)}")
 
 
 def quantize(module: nn.Module) -> None:
-    """Replace all linear layers within."""
+    """Replace all linear layers of a module by int8 layers."""
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Linear):

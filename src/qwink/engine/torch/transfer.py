@@ -1,7 +1,7 @@
-"""Arrays to the device and back.
+"""Copies of arrays to the device and back.
 
-To and from a GPU by way of pinned memory, which PyTorch keeps for the next transfer. Copies to
-the device are queued before the work that needs them and do not hold up the caller.
+Copies to and from a GPU go through pinned memory, which PyTorch reuses for the next copy. Copies
+to a GPU are asynchronous: they run before the kernels that are queued after them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def to_host(tensor: Tensor) -> NDArray[Any]:
-    """A copy of the tensor that is the caller's."""
+    """A copy of the tensor as an array; waits until it is complete."""
     if tensor.device.type == "cpu":
         return tensor.numpy().copy()
     pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)

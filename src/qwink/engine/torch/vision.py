@@ -18,11 +18,11 @@ from qwink.model.config import VisionConfig
 from qwink.model.rope import interpolate_positions, vision_rope
 from qwink.types import Grid, Patches
 
-MAX_KNOWN_GRIDS = 32  # position tables kept on the device; 3 MB each for 448×448 px at the 2B's
+MAX_KNOWN_GRIDS = 32  # position tables kept on the device; 3 MB each for 448×448 px, 2B model
 
 
 class VisionEncoder:
-    """Pixels in, image tokens and DeepStack features out."""
+    """Computes image tokens and DeepStack features from pixels."""
 
     def __init__(
         self, modules: Modules, config: VisionConfig, device: torch.device, dtype: torch.dtype
@@ -32,10 +32,10 @@ class VisionEncoder:
         self._tables = lru_cache(MAX_KNOWN_GRIDS)(self._make_tables)
 
     def encode(self, images: Sequence[Patches]) -> Tensor:
-        """Embeds, then DeepStack: [1 + taps, V, D], the images' tokens one after the other."""
+        """Embeds, then DeepStack features: [1 + taps, V, D]; the images' tokens in order."""
         visual, config = self._modules.visual, self._config
         pixels = np.concatenate([image.pixels for image in images])
-        patches = to_device(pixels, self._device)  # as bytes: a quarter of float32
+        patches = to_device(pixels, self._device)  # as bytes: a quarter of the size of float32
         frames = [
             Grid(1, image.grid.h, image.grid.w) for image in images for _ in range(image.grid.t)
         ]
@@ -55,13 +55,13 @@ class VisionEncoder:
         return torch.stack([visual.merger(x), *taps])
 
     def _attend(self, qkv: Tensor, cos: Tensor, sin: Tensor, lengths: list[int]) -> Tensor:
-        """qkv [P, 3 * D] → [P, D]; each frame's patches attend to each other."""
+        """qkv [P, 3 * D] → [P, D]; patches attend to those of the same frame."""
         shape = (-1, self._config.num_heads, self._config.head_dim)
         query, key, value = (part.reshape(shape) for part in qkv.chunk(3, dim=-1))
         query, key = (rotate(part, cos[:, None], sin[:, None]) for part in (query, key))
         attended = []
         start = 0
-        for length, frames in groupby(lengths):  # neighbours of one size are a batch
+        for length, frames in groupby(lengths):  # consecutive frames of one size are a batch
             count = len(list(frames))
             stop = start + count * length
             q, k, v = (

@@ -1,7 +1,7 @@
-"""A checkpoint's weights in Transformers' Qwen3-VL modules, without exporting anything.
+"""A checkpoint's weights in Transformers' Qwen3-VL modules, without an export.
 
-Only the modules are used, for what they hold and the products they compute; how they are put
-together is in `text` and `vision`.
+Only the small modules are used: linear layers, norms and MLPs. `text` and `vision` compute the
+passes with them.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _LAYERS = f"{_TEXT}.layers."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modules:
-    """Transformers' modules on the device; patch embedding and positions stay float32."""
+    """Transformers' modules on the device; patch embedding and positions are float32."""
 
     visual: Any  # blocks, merger, deepstack_merger_list
     layers: Any  # of the text model
     norm: Any
     embed_tokens: Tensor  # [vocab, D]
     head: Any
-    patch_embedding: tuple[Tensor, Tensor]  # float32 [D, 3 * patch * patch] and [D], for bytes
+    patch_embedding: tuple[Tensor, Tensor]  # weight [D, 3 * patch * patch] and bias [D], for bytes
     positions: np.ndarray[Any, np.dtype[np.float32]]  # learned, [n * n, D]
 
 
 def weight_bytes(config: ModelConfig, dtype: torch.dtype, quantized: bool) -> int:
-    """What a checkpoint of this shape takes; its text layers' matrices in int8 if `quantized`."""
+    """Bytes of a model's weights; its text layers' matrices are in int8 if `quantized`."""
     total = 0
     for name, shape in expected_tensors(config).items():
         in_int8 = quantized and name.startswith(_LAYERS) and len(shape) == 2
@@ -54,10 +54,10 @@ def load_modules(
     dtype: torch.dtype,
     quantized: bool = False,
 ) -> Modules:
-    """Read a checkpoint, module by module, straight to the device.
+    """Read a checkpoint to the device, module by module.
 
-    If `quantized`, each text layer is put into int8 before the next one needs room.
-    Raises CheckpointError.
+    If `quantized`, each text layer is quantized before the next one is read: so less memory is
+    needed at once. Raises CheckpointError.
     """
     with Weights(folder) as weights, torch.device("meta"):
         weights.check(config)
@@ -92,7 +92,7 @@ def load_modules(
 
 
 def _parts(model: Any) -> Iterator[tuple[str, nn.Module]]:
-    """Prefix and module of all that is used as it is; the tied head is nobody's own."""
+    """Prefix and module of all weights that are used unchanged; a tied head has no weights."""
     visual, text = model.model.visual, model.model.language_model
     yield f"{_VISION}.merger", visual.merger
     for index, merger in enumerate(visual.deepstack_merger_list):
@@ -108,7 +108,7 @@ def _parts(model: Any) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _tensor(weights: Weights, name: str) -> Tensor:
-    """A tensor of the checkpoint as it is stored, copied out of the mapped file."""
+    """A copy of a tensor in its stored type. A view would keep the file mapped."""
     raw, dtype = weights.read_raw(name)
     values = torch.from_numpy(raw.copy())
     return values.view(torch.bfloat16) if dtype == "BF16" else values

@@ -1,1 +1,0 @@
-"""The harness behind `qwink bench`: what a request needs, what it takes, what it costs."""

@@ -1,1 +1,0 @@
-"""Varied pictures to measure with, made on demand: deterministic, kept once made."""

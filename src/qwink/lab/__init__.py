@@ -1,0 +1,1 @@
+"""Measurements of qwink: speed, load, costs, quality. Nothing that answers imports this package."""

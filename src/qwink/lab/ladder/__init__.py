@@ -1,0 +1,1 @@
+"""`qwink bench ladder`: the gain of each optimisation, from a plain service to qwink."""

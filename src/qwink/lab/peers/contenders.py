@@ -1,0 +1,111 @@
+"""The engines that are compared, their settings, and where each is installed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = "{folder}"  # in options: where `install` put the peer's files
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to run a peer. `options` are its adapter's arguments, without the threads.
+
+    `best`: part of the main comparison, since no other setting was faster in all respects.
+    `apart`: takes turns with the first of ours alone, since memory does not hold all at once.
+    """
+
+    name: str
+    peer: str
+    options: dict[str, Any]
+    best: bool = False
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A setting that can be started: `python -m qwink.lab.peers.ADAPTER`."""
+
+    name: str
+    peer: str
+    adapter: str
+    python: str
+    options: dict[str, Any]
+    apart: bool = False
+
+
+OURS = "qwink"
+ADAPTERS = {
+    OURS: "qwink_peer",
+    "transformers": "transformers_peer",
+    "openvino": "openvino_peer",
+    "llama.cpp": "llama_peer",
+}
+
+
+def _openvino(precision: str, group: int | None = None, **more: Any) -> dict[str, Any]:
+    properties = {"INFERENCE_PRECISION_HINT": precision, **more}
+    if group is not None:
+        properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = group
+    return {"model": f"{FOLDER}/int4", "properties": properties}
+
+
+def _llama(text: str, projector: str, **more: Any) -> dict[str, Any]:
+    model, vision = f"{FOLDER}/text-{text}.gguf", f"{FOLDER}/vision-{projector}.gguf"
+    return {"model": model, "projector": vision, **more}
+
+
+CHECKPOINT = f"{FOLDER}/checkpoint"
+SETTINGS = (
+    Setting("transformers-bf16", "transformers", {"model": CHECKPOINT, "dtype": "bfloat16"}, True),
+    Setting(
+        "transformers-fp32", "transformers", {"model": CHECKPOINT, "dtype": "float32"}, True, True
+    ),
+    # The first is best for the first token, the second for decoding.
+    Setting("openvino-int4", "openvino", _openvino("bf16", 128), True),
+    Setting("openvino-int4-f32", "openvino", _openvino("f32", 128), True, True),
+    Setting("openvino-int4-default-group", "openvino", _openvino("bf16")),
+    Setting("openvino-int4-no-group", "openvino", _openvino("bf16", 0)),
+    Setting("openvino-int4-sdpa", "openvino", _openvino("bf16", 128, ATTENTION_BACKEND="SDPA")),
+    # The usual Q4_0 has the output matrix in 6 bits; "pure" has all in 4, as our `fast` does.
+    Setting("llama.cpp-Q4_0", "llama.cpp", _llama("Q4_0", "bf16"), True),
+    Setting("llama.cpp-Q4_0-pure", "llama.cpp", _llama("Q4_0-pure", "bf16"), True),
+    Setting("llama.cpp-Q4_K_M", "llama.cpp", _llama("Q4_K_M", "bf16")),
+    Setting("llama.cpp-vision-q8_0", "llama.cpp", _llama("Q4_0", "q8_0")),
+    Setting("llama.cpp-no-flash", "llama.cpp", _llama("Q4_0", "bf16", flash_attention=False)),
+    Setting("llama.cpp-no-repack", "llama.cpp", _llama("Q4_0", "bf16", repack=False)),
+)
+
+
+def ours(artifacts: Sequence[str]) -> list[Contender]:
+    """qwink in this environment, for each `NAME=FOLDER`."""
+    pairs = [item.partition("=") for item in artifacts]
+    return [
+        Contender(name, OURS, ADAPTERS[OURS], sys.executable, {"model": folder})
+        for name, _, folder in pairs
+    ]
+
+
+def installed(peer: str, home: Path) -> tuple[str | None, str]:
+    """The peer's Python, or None and the reason why it is absent."""
+    record = home / peer / "peer.json"
+    if not record.is_file():
+        return None, f"not installed: python -m benchmarks.peers.install {peer}"
+    found = json.loads(record.read_text("utf-8"))
+    return found.get("python"), found.get("absent", "")
+
+
+def contender(setting: Setting, home: Path, python: str, apart: bool = False) -> Contender:
+    options = {
+        key: value.replace(FOLDER, str((home / setting.peer).resolve()))
+        if isinstance(value, str)
+        else value
+        for key, value in setting.options.items()
+    }
+    adapter = ADAPTERS[setting.peer]
+    return Contender(setting.name, setting.peer, adapter, python, options, apart or setting.apart)

@@ -1,0 +1,1 @@
+"""Pictures to measure with, drawn on demand; the same pixels each time."""
