@@ -18,12 +18,12 @@ from tests.server.process import Serve
 SLOW_ANSWERS = """
 import os, time
 from qwink.engine.onnx import OnnxEngine
-decode = OnnxEngine.decode
+step = OnnxEngine.step
 def slowly(self, *arguments, **options):
     if os.path.exists(os.environ["SLOW_FILE"]):
         time.sleep(2)
-    return decode(self, *arguments, **options)
-OnnxEngine.decode = slowly
+    return step(self, *arguments, **options)
+OnnxEngine.step = slowly
 from qwink.cli import main; main()
 """
 SLOW_LOADING = """

@@ -119,8 +119,8 @@ def serve(
         int | None,
         typer.Option(
             metavar="N",
-            help="Memory for keys and values, encoded images and uploads, in MiB, beside the "
-            "model's weights; by default a quarter of the machine's, 4096 at most.",
+            help="MiB for keys and values, encoded images and uploads, without the model's "
+            "weights; by default a quarter of the machine's memory, at most 4096.",
         ),
     ] = None,
     disk_cache: Annotated[

@@ -92,7 +92,7 @@ async def _announce(service: ModelService, say: Say) -> None:
     say(f"qwink: ready with {', '.join(service.model_names)}")
     memory, context = service.vlm.memory, service.vlm.context
     say(
-        f"qwink: memory beside the weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
+        f"qwink: memory budget without weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
         f"{memory.kv_bytes >> 20} of them for keys and values; context: {context} tokens"
     )
 
