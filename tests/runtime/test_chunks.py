@@ -12,7 +12,9 @@ from qwink.types import Grid, ImageSpan, Prompt
 
 def prompt(length: int, *spans: tuple[int, int], system: int = 0) -> Prompt:
     images = tuple(ImageSpan(start, size, Grid(1, 2, 2 * size), "key") for start, size in spans)
-    return Prompt(np.zeros(length, np.int64), images, np.zeros((3, length), np.int64), length, system)
+    return Prompt(
+        np.zeros(length, np.int64), images, np.zeros((3, length), np.int64), length, system
+    )
 
 
 def cuts(chunks: Chunks, whole: Prompt, start: int = 0) -> list[int]:
