@@ -64,6 +64,15 @@ def collect(packages: Sequence[str] = PACKAGES, accelerator: str | None = None) 
     )
 
 
+def rss_bytes() -> int:
+    """Resident set size of this process now; 0 if the system does not report it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
 def peak_rss_bytes() -> int:
     """Peak resident set size of this process; 0 if the system does not report it."""
     try:
