@@ -208,6 +208,7 @@ class _Build:
         positions = self._table("model.visual.pos_embed.weight", "positions.bin")
         self._part = "done"
         self._count(self._total)
+        self._weights.close()
         return graphs, embedding, positions
 
     def _table(self, name: str, file: str) -> TableInfo:
