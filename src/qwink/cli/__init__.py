@@ -66,9 +66,10 @@ def _qwink(
 
 
 def main() -> None:
-    """The entry point of the command `qwink`."""
-    # Turn SIGTERM into an exception, so that a running export deletes its partial files.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    """Run the command that `sys.argv` names."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # a server has its own handler
+        # Turn SIGTERM into an exception, so that a running export deletes its partial files.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a closed stream is None
             stream.reconfigure(errors="replace")  # print ? for characters the terminal lacks

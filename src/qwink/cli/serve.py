@@ -10,6 +10,7 @@ import typer
 from qwink.cli.console import RecipeName
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Threads
 from qwink.errors import OptionError
+from qwink.signals import leave_at_once
 
 
 def serve(
@@ -154,6 +155,7 @@ def serve(
       qwink serve --host 0.0.0.0 --api-key-file keys.txt
       qwink serve --config qwink.toml --print-config
     """
+    leave_at_once()
     given = {
         "host": host,
         "port": port,
