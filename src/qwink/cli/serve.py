@@ -188,10 +188,12 @@ def serve(
         "cache_dir": cache_dir,
         "disk_cache_mb": disk_cache_mb,
     }
-    from qwink.server.options import resolve
+    from qwink.server.options import environment_warnings, resolve
     from qwink.settings import Settings, environment
 
     options = resolve(given, environment(), config)
+    for warning in environment_warnings(given, environment()):
+        typer.echo(f"qwink: warning: {warning}", err=print_config)
     if print_config:
         typer.echo(options.as_toml(), nl=False)
         return

@@ -147,9 +147,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def load_model(
-    options: ServerOptions, settings: Settings, report: Report = lambda _: None
-) -> VLM:
+def load_model(options: ServerOptions, settings: Settings, report: Report = lambda _: None) -> VLM:
     """The model that the options describe; `report` follows an export."""
     store = None
     if options.disk_cache:
