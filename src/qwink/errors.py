@@ -103,4 +103,4 @@ class DeadlineExceeded(RequestEnded):
 
 
 class EngineStopped(RequestEnded):
-    """The engine has stopped."""
+    """The engine has stopped, was closed, or belongs to the parent of this process."""

@@ -98,9 +98,13 @@ class EmbeddingCache:
         return kept
 
     def close(self) -> None:
-        """Wait until the store has written everything. Nothing may be put afterwards."""
+        """Wait until the store has written everything, and empty the memory.
+
+        Nothing may be put afterwards.
+        """
         if self._writer is not None:
             self._writer.shutdown()
+        self._memory.clear()
 
 
 def as_float16(image: EncodedImage) -> EncodedImage:

@@ -52,6 +52,12 @@ class MemoryCache(Generic[V]):
                 self._remove(next(iter(self._values)))
                 self.evictions += 1
 
+    def clear(self) -> None:
+        """Remove all values."""
+        with self._lock:
+            self._values.clear()
+            self.num_bytes = 0
+
     def _remove(self, key: str) -> None:
         value = self._values.pop(key, None)
         if value is not None:

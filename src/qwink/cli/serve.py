@@ -10,6 +10,7 @@ import typer
 from qwink.cli.console import RecipeName
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Threads
 from qwink.errors import OptionError
+from qwink.signals import leave_at_once
 
 
 def serve(
@@ -159,10 +160,13 @@ def serve(
     del given["print_config"]
     given.pop("config", None)
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    from qwink.server.options import resolve
+    leave_at_once()
+    from qwink.server.options import environment_warnings, resolve
     from qwink.settings import Settings, environment
 
     options = resolve(given, environment(), config)
+    for warning in environment_warnings(given, environment()):
+        typer.echo(f"qwink: warning: {warning}", err=print_config)
     if print_config:
         typer.echo(options.as_toml(), nl=False)
         return

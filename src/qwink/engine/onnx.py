@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from qwink import native
 from qwink.engine.base import Chunk, NewTokens, Traits, image_key
+from qwink.engine.fork import outlive_forks
 from qwink.engine.onnx_cache import OnnxCache
 from qwink.engine.onnx_text import Tokens, text_graph
 from qwink.engine.threads import physical_cores
@@ -96,13 +97,15 @@ class OnnxEngine:
         try:
             if self._artifact.manifest.layout != "onnxruntime":
                 options.register_custom_ops_library(str(native.LIBRARY))
-            return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime raises a type of its own for each status code
             reason = str(error).splitlines()[0]
             raise ArtifactError(
                 f"{path}: onnxruntime cannot load it; if another version of qwink made it, export "
                 f"its checkpoint again: {reason}"
             ) from error
+        outlive_forks(session)
+        return session
 
     def encode(self, images: Sequence[Patches]) -> list[EncodedImage]:
         """Run the vision encoder over images, one after the other.

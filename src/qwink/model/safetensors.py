@@ -49,6 +49,10 @@ class SafetensorsFile:
         self.header_bytes = self._header_bytes()
         self.entries = dict(self._entries())
 
+    def close(self) -> None:
+        """Forget the entries, which refer to the file: without them it is unmapped at once."""
+        self.entries = {}
+
     def forget(self, start: int, num_bytes: int) -> None:
         """Let the system drop these pages from memory."""
         mapped = self.bytes._mmap  # type: ignore[attr-defined]

@@ -84,6 +84,8 @@ class Weights:
 
     def close(self) -> None:
         """Release the files. Arrays that were returned stay valid."""
+        for entry in self._entries.values():
+            entry.file.close()
         self._entries = {}
 
     @property
@@ -231,6 +233,7 @@ def fingerprint(folder: Path | str) -> str:
         for entry in sorted(file.entries.values(), key=lambda entry: entry.start):
             end = entry.start + min(entry.num_bytes, _SAMPLE_BYTES)
             add(file.bytes[entry.start : end].tobytes())
+        file.close()
     return digest.hexdigest()
 
 

@@ -22,6 +22,10 @@ class Answers:
         self.tickets: list[Ticket] = []
         self._engine, self._cache = engine, cache
 
+    def close(self) -> None:
+        """Let go of the engine and its cache. There is no step afterwards."""
+        del self._engine, self._cache
+
     def step(self) -> list[Outcome]:
         """One token or more for each. Tickets that finish or fail stay until they are removed."""
         batch = list(self.tickets)

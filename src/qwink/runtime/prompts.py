@@ -41,6 +41,10 @@ class Prompts:
         self._embeddings, self._slots = embeddings, slots
         self._chunks, self._tell = chunks, tell
 
+    def close(self) -> None:
+        """Let go of the engine and its cache. Nothing runs afterwards."""
+        del self._engine, self._cache, self._tell
+
     def fits(self, ticket: Ticket) -> bool:
         """Whether a request gains from running together with the group.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -63,7 +64,7 @@ class Scheduler:
         embeddings: EmbeddingCache,
     ) -> None:
         """`context`: most tokens of prompt and answer; `kv_bytes` bounds keys and values."""
-        self.engine, self.limits = engine, limits
+        self.limits = limits
         self.embeddings = embeddings
         self.num_generated = 0  # tokens since the start
         self.error: BaseException | None = None  # what ended the engine thread
@@ -77,6 +78,7 @@ class Scheduler:
         self._numbers = itertools.count()
         self._wake = threading.Condition()
         self._closing = False
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._main, name="qwink-engine", daemon=True)
         self._thread.start()
 
@@ -93,15 +95,28 @@ class Scheduler:
         """Whether the engine thread does its work."""
         return self.error is None and self._thread.is_alive()
 
+    def check(self) -> None:
+        """Raises EngineStopped if nothing can be submitted.
+
+        It takes no lock: in a child of a fork, another thread may hold it for ever.
+        """
+        if os.getpid() != self._process:
+            raise EngineStopped("the model was loaded before fork; load it in the child")
+        if self._closing:
+            raise EngineStopped("the model was closed; load it again")
+        if not self.alive:
+            raise EngineStopped("the engine has stopped; load the model again")
+
     def submit(self, request: Request, listener: Listener) -> Ticket:
         """Queue a request. `listener` is called from the engine thread with each event and, in
         the end, with the event that carries the result or with an exception.
 
         Raises Overloaded when the queue is full, EngineStopped when nothing runs any more.
         """
+        self.check()
         ticket = Ticket(request, listener, next(self._numbers))
         with self._wake:
-            self._check_alive()
+            self.check()  # the engine thread holds the lock when it ends
             # Cancelled tickets leave at the next step only.
             taken = sum(not other.cancelled for other in self._tickets())
             if taken >= self.limits.max_running + self.limits.max_waiting:
@@ -118,21 +133,23 @@ class Scheduler:
 
         Raises EngineStopped when the engine thread has ended, and whatever `work` raises.
         """
+        self.check()
         future: Future[T] = Future()
         with self._wake:
-            self._check_alive()
+            self.check()
             self._calls.append((work, future))
             self._wake.notify()
         return future.result()
 
-    def _check_alive(self) -> None:
-        """Raises EngineStopped. The lock must be held, as the engine thread does at its end."""
-        if self._closing or not self.alive:
-            raise EngineStopped("the engine has stopped; start the service again")
-
     def close(self, timeout_s: float = 30.0) -> None:
-        """Take nothing new, finish what is under way for up to `timeout_s`, then end the rest."""
+        """Take nothing new, finish what is under way for up to `timeout_s`, then end the rest.
+
+        The engine and its cache are let go of. In a child of a fork it does nothing.
+        """
+        if os.getpid() != self._process:
+            return
         with self._wake:
+            closed = self._closing
             self._closing = True
             self._wake.notify()
         self._thread.join(timeout_s)
@@ -143,6 +160,13 @@ class Scheduler:
         # A thread that is still inside an engine when the process ends takes it down with a crash.
         self._thread.join(STEP_S)
         self.embeddings.close()
+        if closed or self._thread.is_alive():
+            return
+        for part in (self._answers, self._prompts, self.slots):
+            part.close()
+        del self._cache
+        if self.error is not None:  # the frames of its traceback refer to the engine
+            self.error = self.error.with_traceback(None)
 
     def _tickets(self) -> list[Ticket]:
         return [*self._answers.tickets, *self._prompts.tickets, *self._waiting]
@@ -160,7 +184,7 @@ class Scheduler:
                 self._step()
         except BaseException as error:
             logger.exception("the engine thread died")
-            failure = EngineStopped(f"the engine died: {error}; start the service again")
+            failure = EngineStopped(f"the engine died: {error}; load the model again")
             with self._wake:  # no request is accepted between the error and the sweep
                 self.error = error
                 tickets, calls = self._tickets(), list(self._calls)

@@ -65,6 +65,7 @@ class Slots:
     ) -> None:
         """`chunks` says where a prompt may go on; `keep`: whether idle slots hold their prompts."""
         self.max_bytes, self._cache, self._chunks, self._keep = max_bytes, cache, chunks, keep
+        self._token_bytes = cache.bytes_per_token
         self.hits = self.misses = self.evictions = 0
         self._held: dict[int, _Held] = {}  # by slot; idle ones in the order of their last use
         self._reserved: dict[int, int] = {}  # tokens of each slot in use
@@ -78,19 +79,25 @@ class Slots:
         """Memory of the prompts that idle slots hold."""
         idle = list(self._held.items())
         tokens = sum(held.num_tokens for slot, held in idle if slot not in self._reserved)
-        return tokens * self._cache.bytes_per_token
+        return tokens * self._token_bytes
 
     @property
     def reserved_bytes(self) -> int:
         """Memory that the slots in use may take."""
-        return sum(list(self._reserved.values())) * self._cache.bytes_per_token
+        return sum(list(self._reserved.values())) * self._token_bytes
+
+    def close(self) -> None:
+        """Let go of the cache. Only sizes and counts may be asked for afterwards."""
+        self._held.clear()
+        self._reserved.clear()
+        del self._cache
 
     def acquire(self, prompt: Prompt, num_tokens: int) -> Lease | None:
         """A slot for a prompt and its answer, `num_tokens` in all; None while there is no room.
 
         One request alone gets a slot whatever it needs.
         """
-        wanted = num_tokens * self._cache.bytes_per_token
+        wanted = num_tokens * self._token_bytes
         all_in_use = len(self._reserved) == self._cache.num_slots
         if all_in_use or (self._reserved and self._exceeds(self.reserved_bytes + wanted)):
             return None

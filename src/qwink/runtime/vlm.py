@@ -12,7 +12,7 @@ from typing import Any
 from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
-from qwink.errors import ImageError, OptionError
+from qwink.errors import EngineStopped, ImageError, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
@@ -75,7 +75,8 @@ class VLM:
                 "raise --memory-mb or lower --context"
             )
         self.context = context or min(most, DEFAULT_CONTEXT, fits)
-        self._model = model
+        self._model: Model | None = model  # None once it is closed
+        self._name, self._sampling = model.name, model.sampling
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
         vision = model.engine.config.vision
@@ -93,9 +94,20 @@ class VLM:
         self._finalizer = weakref.finalize(self, self.scheduler.close, 0.0)
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Finish what is under way, for up to `timeout_s`, and let go of the model."""
+        """Finish what is under way, for up to `timeout_s`, and let go of the model.
+
+        Its memory and threads are freed at once, unless something else refers to its engine.
+        """
         self._finalizer.detach()
         self.scheduler.close(timeout_s)
+        self._model = None
+
+    def _open_model(self) -> Model:
+        """Raises EngineStopped once it is closed, and in a child of a fork."""
+        self.scheduler.check()
+        if self._model is None:
+            raise EngineStopped("the model was closed; load it again")
+        return self._model
 
     def __enter__(self) -> VLM:
         return self
@@ -105,20 +117,21 @@ class VLM:
 
     @property
     def name(self) -> str:
-        return self._model.name
+        return self._name
 
     @property
     def engine(self) -> Engine:
-        return self._model.engine
+        """Raises EngineStopped once it is closed."""
+        return self._open_model().engine
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self._model.tokenizer
+        return self._open_model().tokenizer
 
     @property
     def sampling(self) -> SamplingParams:
         """The model's own defaults."""
-        return self._model.sampling
+        return self._sampling
 
     def encode(self, image: ImageSource, question: str = "", **options: Any) -> EncodedImage:
         """Encode an image once, to ask about it many times.
@@ -126,15 +139,16 @@ class VLM:
         `options` are those of `ImageOptions`: task, min_pixels, max_pixels, resample; `question`
         helps task "auto" to choose a size. Raises ImageError, OptionError.
         """
+        engine = self._open_model().engine  # before the work of decoding
         watch = Stopwatch()
-        prepared = prepare_image(image, question, _image_options(options), self.engine, watch)
+        prepared = prepare_image(image, question, _image_options(options), engine, watch)
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
         found = embeddings.get(prepared.key, prepared.grid)
         if found is not None:
             return found
-        return self.scheduler.call(lambda: embeddings.put(self.engine.encode([patches])[0]))
+        return self.scheduler.call(lambda: embeddings.put(engine.encode([patches])[0]))
 
     def ask(
         self,
@@ -219,6 +233,7 @@ class VLM:
         same as the conversation goes on. `watch` may have been running for a while.
         Raises ImageError, PromptError (ContextOverflow), OptionError.
         """
+        model = self._open_model()  # before the work of decoding
         watch = watch or Stopwatch()
         images: dict[str, PreparedImage] = {}
         numbers = itertools.count()
@@ -232,7 +247,7 @@ class VLM:
             picked = part if isinstance(part, Picked) else Picked(part)
             options = picked.options or image_options
             try:
-                image = prepare_image(picked.source, question, options, self.engine, watch)
+                image = prepare_image(picked.source, question, options, model.engine, watch)
             except ImageError as error:
                 error.index = number
                 raise
@@ -244,13 +259,13 @@ class VLM:
             parts = [prepare_part(part, question) for part in message.content]
             turns.append(Message(message.role, tuple(parts)))
         with watch.stage("prefill"):
-            merge_size = self.engine.config.vision.merge_size
-            prompt = build_prompt(turns, self.tokenizer, self._model.template, merge_size)
+            merge_size = model.engine.config.vision.merge_size
+            prompt = build_prompt(turns, model.tokenizer, model.template, merge_size)
         check_context(prompt, self.context)
         room = self.context - len(prompt)
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
         sequence = TokenSequence(
-            prompt, sampling, self.tokenizer, self._forbidden, self._vocab_size, num_logprobs
+            prompt, sampling, model.tokenizer, self._forbidden, self._vocab_size, num_logprobs
         )
         warnings = dict.fromkeys(w for image in images.values() for w in image.warnings)
         return Request(
