@@ -110,7 +110,7 @@ def test_a_body_is_counted_until_it_is_released() -> None:
     assert bodies.num_bytes == 9
     with pytest.raises(Exception, match="too many large bodies") as caught:
         one.add(b"67")
-    assert caught.value.failure.status == 429  # type: ignore[attr-defined]
+    assert caught.value.status == 429  # type: ignore[attr-defined]
     assert [bytes(one.take()) for _ in range(2)] == [b"12345", b""]
     assert bodies.num_bytes == 9
     for _ in range(2):

@@ -105,6 +105,13 @@ def serve(
             "on this machine only; repeatable.",
         ),
     ] = None,
+    strict: Annotated[
+        bool | None,
+        typer.Option(
+            "--strict/--no-strict",
+            help="Refuse unknown fields of requests; by default they are ignored with a warning.",
+        ),
+    ] = None,
     max_body_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest request, in MiB; by default 64.")
     ] = None,
