@@ -8,7 +8,7 @@ import platformdirs
 import pytest
 
 from qwink.errors import OptionError
-from qwink.settings import Settings
+from qwink.settings import Settings, unknown_variables
 
 
 def test_defaults() -> None:
@@ -72,3 +72,50 @@ def test_home_of_the_user() -> None:
 def test_impossible_threads(threads: str) -> None:
     with pytest.raises(OptionError, match=f"QWINK_THREADS is '{threads}'"):
         Settings.from_environment({"QWINK_THREADS": threads})
+
+
+def test_no_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without an entry
+    settings = Settings.from_environment({"QWINK_HOME": "/data"})
+    assert settings.home == Path("/data")
+    assert not settings.hub_cache.exists()
+    with pytest.raises(OptionError, match="set QWINK_HOME to a folder"):
+        Settings.from_environment({})
+
+
+KUBERNETES = {
+    "QWINK_SERVICE_HOST": "10.0.0.7",
+    "QWINK_SERVICE_PORT": "8000",
+    "QWINK_SERVICE_PORT_HTTP": "8000",
+    "QWINK_PORT": "tcp://10.0.0.7:8000",
+    "QWINK_PORT_8000_TCP": "tcp://10.0.0.7:8000",
+    "QWINK_PORT_8000_TCP_PROTO": "tcp",
+    "QWINK_PORT_8000_TCP_PORT": "8000",
+    "QWINK_PORT_8000_TCP_ADDR": "10.0.0.7",
+    "QWINK_METRICS_SERVICE_HOST": "10.0.0.8",  # a Service called qwink-metrics
+    "QWINK_METRICS_PORT_9000_UDP_ADDR": "10.0.0.8",
+}
+
+
+def test_variables_of_kubernetes_and_of_others_are_no_typos() -> None:
+    others = {"QWINK_TEST_BROWSER": "required", "QWINKLE": "1", "PATH": "/bin", "QWINK_HOME": "/x"}
+    assert unknown_variables(KUBERNETES | others, ["port"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("QWINK_HOEM", "QWINK_HOME"),
+        ("QWINK_THREAD", "QWINK_THREADS"),
+        ("QWINK_MAX_BODY", "QWINK_MAX_BODY_MB"),
+        ("QWINK_API_KEY", "QWINK_API_KEYS"),
+    ],
+)
+def test_typos(name: str, nearest: str) -> None:
+    found = unknown_variables({name: "1", "QWINK_MODEL": "nano"}, ["port", "max_body_mb"])
+    assert found == f"qwink knows no variable {name}; did you mean {nearest}?"
+
+
+def test_a_variable_like_no_other() -> None:
+    assert "qwink serve --help" in unknown_variables({"QWINK_ZZZZZZZ": "1"}, ())

@@ -16,14 +16,24 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import platformdirs
 
 from qwink.errors import OptionError
+
+_VARIABLES = tuple(
+    f"QWINK_{name}" for name in ("HOME", "MODEL", "RECIPE", "ENGINE", "DEVICE", "DTYPE", "THREADS")
+)
+# What Kubernetes adds for Services whose names begin with qwink, and what qwink's tests read.
+_INJECTED = re.compile(
+    r"QWINK_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)|QWINK_TEST_\w+"
+)
 
 HUGGING_FACE, MODELSCOPE = "https://huggingface.co", "https://www.modelscope.cn"
 
@@ -52,14 +62,19 @@ class Settings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
         """Raises OptionError for a value that cannot be used."""
-        home = environment.get("QWINK_HOME") or platformdirs.user_cache_dir("qwink")
-        hub = environment.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+        home = expand_user(environment.get("QWINK_HOME") or _cache_folder())
+        if home.parts[:1] == ("~",):
+            raise OptionError(
+                "this user has no home folder to keep models in; set QWINK_HOME to a folder that "
+                "qwink may write to"
+            )
+        hub = environment.get("HF_HOME") or "~/.cache/huggingface"
         threads = environment.get("QWINK_THREADS") or None
         if threads is not None and not (threads.isdecimal() and int(threads) > 0):
             raise OptionError(f"QWINK_THREADS is {threads!r}; it must be a number above 0")
         return cls(
-            home=Path(home).expanduser(),
-            hub_cache=Path(environment.get("HF_HUB_CACHE") or Path(hub) / "hub").expanduser(),
+            home=home,
+            hub_cache=expand_user(environment.get("HF_HUB_CACHE") or Path(hub) / "hub"),
             model=environment.get("QWINK_MODEL") or "nano",
             recipe=environment.get("QWINK_RECIPE") or "balanced",
             engine=environment.get("QWINK_ENGINE") or "auto",
@@ -85,6 +100,42 @@ class Settings:
     def artifacts(self) -> Path:
         """Folder of the artifacts that were exported on first use."""
         return self.home / "artifacts"
+
+
+def expand_user(path: str | Path) -> Path:
+    """The path with the user's home folder in place of ~; unchanged where there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def _cache_folder() -> str:
+    try:
+        return platformdirs.user_cache_dir("qwink")
+    except RuntimeError:  # there is no home; its older versions return ~
+        return "~"
+
+
+def is_service_url(value: str) -> bool:
+    """Whether it is what Kubernetes sets QWINK_PORT to for a Service called qwink."""
+    return re.match(r"(tcp|udp|sctp)://", value) is not None
+
+
+def unknown_variables(environment: Mapping[str, str], options: Iterable[str]) -> str:
+    """One line about the QWINK_ variables that nothing reads; "" if there are none.
+
+    `options` are the server's, which are variables too.
+    """
+    known = [*_VARIABLES, "QWINK_API_KEYS", *(f"QWINK_{name.upper()}" for name in options)]
+    remarks = []
+    for name in sorted(environment):
+        if not name.startswith("QWINK_") or name in known or _INJECTED.fullmatch(name):
+            continue
+        close = difflib.get_close_matches(name, known, 1)
+        advice = f"did you mean {close[0]}?" if close else "see qwink serve --help"
+        remarks.append(f"qwink knows no variable {name}; {advice}")
+    return " ".join(remarks)
 
 
 def _url(value: str) -> str:

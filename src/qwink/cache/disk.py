@@ -187,7 +187,8 @@ class DiskStore:
         if not self._complained:
             self._complained = True
             _LOG.warning(
-                "cannot %s the image cache %s: %s; images are encoded again where it would help",
+                "cannot %s the image cache %s: %s; images are encoded again where it would help; "
+                "set QWINK_HOME to another folder to keep them",
                 action,
                 self.folder,
                 error.strerror or error,

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from qwink import __version__
 from qwink.cli import bench
 from qwink.cli.ask import ask
-from qwink.cli.console import exit_codes
+from qwink.cli.console import exit_codes, remark
 from qwink.cli.export import export
 from qwink.cli.models import models
 from qwink.cli.pull import pull
@@ -57,18 +57,33 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _qwink(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Answer questions about images in a wink, on hardware you already own."""
+    if context.invoked_subcommand != "serve":  # which says it with the rest of its first lines
+        _warn_of_variables()
+
+
+def _warn_of_variables() -> None:
+    """Print a warning about QWINK_ variables that nothing reads, such as misspelt ones."""
+    from qwink.settings import environment, unknown_variables
+
+    if unknown_variables(environment(), ()):  # the server's options take longer to import
+        from qwink.server.options import environment_warnings
+
+        for warning in environment_warnings({"port": 0}, environment()):
+            remark(f"warning: {warning}")
 
 
 def main() -> None:
-    """The entry point of the command `qwink`."""
-    # Turn SIGTERM into an exception, so that a running export deletes its partial files.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    """Run the command that `sys.argv` names."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # a server has its own handler
+        # Turn SIGTERM into an exception, so that a running export deletes its partial files.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a closed stream is None
             stream.reconfigure(errors="replace")  # print ? for characters the terminal lacks

@@ -13,6 +13,7 @@ import typer
 from qwink.cli.console import (
     ExportProgress,
     RecipeName,
+    as_utf8,
     on_terminal,
     remark,
 )
@@ -61,7 +62,8 @@ def ask(
         bool, typer.Option("--timings", help="Print the time of each stage on stderr.")
     ] = False,
     system: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="System prompt; by default none.")
+        str | None,
+        typer.Option(metavar="TEXT", callback=as_utf8, help="System prompt; by default none."),
     ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(metavar="N", help="Longest answer, in tokens; by default 512.")
@@ -148,7 +150,7 @@ def ask(
         "min_p": min_p,
         "repetition_penalty": repetition_penalty,
         "seed": seed,
-        "stop": tuple(stop) if stop else None,
+        "stop": tuple(as_utf8(text) or "" for text in stop) if stop else None,
     }
     sizes = {
         "task": task,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 import time
@@ -31,6 +32,16 @@ QuantizeName: TypeAlias = Literal["int8"]
 def remark(text: str) -> None:
     """Print one line to stderr."""
     typer.echo(f"qwink: {text}", err=True)
+
+
+def as_utf8(text: str | None) -> str | None:
+    """An argument as text: where the locale has no UTF-8, Python leaves bytes as surrogates."""
+    if text is None or text.isascii():
+        return text
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeError:
+        return text
 
 
 def on_terminal() -> bool:

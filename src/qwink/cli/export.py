@@ -74,6 +74,14 @@ def export(
         )
     with ExportProgress(checkpoint) as progress:
         wanted: Layout | None = NATIVE_LAYOUT if layout == "native" else layout
-        artifact = build(source, target, chosen, progress, overwrite=force, layout=wanted)
+        artifact = build(
+            source,
+            target,
+            chosen,
+            progress,
+            overwrite=force,
+            layout=wanted,
+            way_out="choose another folder with --out or QWINK_HOME",
+        )
     progress.finish(artifact.folder)
     typer.echo(artifact.folder)

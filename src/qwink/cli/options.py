@@ -6,11 +6,16 @@ from typing import Annotated
 
 import typer
 
-from qwink.cli.console import DtypeName, EngineName, QuantizeName, TaskName
+from qwink.cli.console import DtypeName, EngineName, QuantizeName, TaskName, as_utf8
 
 Question = Annotated[
     str | None,
-    typer.Option("--question", "-q", help="The question; by default the one of the task."),
+    typer.Option(
+        "--question",
+        "-q",
+        callback=as_utf8,
+        help="The question; by default the one of the task.",
+    ),
 ]
 Task = Annotated[TaskName, typer.Option(help="Kind of question; decides the size of the pictures.")]
 Engine = Annotated[

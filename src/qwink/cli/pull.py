@@ -66,7 +66,7 @@ def pull(
     from qwink.hub.download import download, missing_bytes
     from qwink.hub.http import client
     from qwink.runtime.models import artifact_folder, checkpoint_folder, find_artifact
-    from qwink.settings import Settings
+    from qwink.settings import Settings, expand_user
 
     if no_export and recipe is not None:
         raise OptionError(
@@ -74,7 +74,7 @@ def pull(
         )
     settings = Settings.from_environment()
     chosen = get_recipe(recipe or settings.recipe)
-    folder = out.expanduser() if out is not None else checkpoint_folder(repository, settings)
+    folder = expand_user(out) if out is not None else checkpoint_folder(repository, settings)
     source = _hub(hub, settings)
     with client(source.headers) as http:
         listing = source.find(http, repository, revision)

@@ -10,6 +10,7 @@ import typer
 from qwink.cli.console import RecipeName
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Threads
 from qwink.errors import OptionError
+from qwink.signals import leave_at_once
 
 
 def serve(
@@ -154,6 +155,7 @@ def serve(
       qwink serve --host 0.0.0.0 --api-key-file keys.txt
       qwink serve --config qwink.toml --print-config
     """
+    leave_at_once()
     given = {
         "host": host,
         "port": port,
@@ -186,10 +188,12 @@ def serve(
         "cache_dir": cache_dir,
         "disk_cache_mb": disk_cache_mb,
     }
-    from qwink.server.options import resolve
+    from qwink.server.options import environment_warnings, resolve
     from qwink.settings import Settings, environment
 
     options = resolve(given, environment(), config)
+    for warning in environment_warnings(given, environment()):
+        typer.echo(f"qwink: warning: {warning}", err=print_config)
     if print_config:
         typer.echo(options.as_toml(), nl=False)
         return

@@ -49,11 +49,13 @@ def export(
     *,
     overwrite: bool = False,
     layout: Layout | None = None,
+    way_out: str = "choose another folder",
 ) -> Artifact:
     """Build the artifact of `checkpoint` in folder `out`.
 
     `layout`: which operators it is made of, by default the fastest on this machine. "tiles16" loads
-    on every x86-64 processor with AVX2, "onnxruntime" on every processor.
+    on every x86-64 processor with AVX2, "onnxruntime" on every processor. `way_out` is what errors
+    advise if nothing can be written to `out`.
     Raises CheckpointError if the checkpoint is not supported, OptionError if the recipe does not
     work with the layout, ArtifactError if `out` exists or cannot be written (also if the disk is
     full). A failed export leaves no files.
@@ -70,7 +72,7 @@ def export(
             raise ArtifactError(f"{out}: already exists; choose another folder or remove it")
         source = fingerprint(checkpoint)
         target = choose_target(recipe, layout)
-        with _staging(out) as staging:
+        with _staging(out, way_out) as staging:
             build = _Build(staging, config, weights, recipe, target, report)
             graphs, embedding, positions = build.run()
             for name in COPIED_FILES:
@@ -98,7 +100,7 @@ DISK_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 @contextmanager
-def _staging(out: Path) -> Iterator[Path]:
+def _staging(out: Path, way_out: str) -> Iterator[Path]:
     """A hidden folder beside `out` that is renamed to `out` at the end, or removed on error."""
     staging: Path | None = None
     try:
@@ -111,9 +113,9 @@ def _staging(out: Path) -> Iterator[Path]:
         staging.rename(out)
     except OSError as error:
         reason = (
-            "the disk is full; free some space or choose another folder with --out"
+            f"the disk is full; free some space or {way_out}"
             if error.errno in DISK_FULL
-            else f"cannot be written: {error.strerror or error}"
+            else f"cannot be written: {error.strerror or error}; {way_out}"
         )
         raise ArtifactError(f"{out}: {reason}") from error
     finally:

@@ -57,6 +57,7 @@ class DownloadProgress:
     file: str
 
 
+_DISK_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 OnProgress = Callable[[DownloadProgress], None]
 
 
@@ -79,9 +80,13 @@ def download(
             _fetch_missing(http, listing, staging, folder, on_progress)
             _replace(listing, staging, folder)
     except OSError as error:
-        reason = f"cannot be written: {error.strerror or error}"
-        if error.errno == errno.ENOSPC:
-            reason = "the disk is full; free some space and run this again, it resumes the download"
+        elsewhere = "choose another folder with --out or QWINK_HOME"
+        reason = f"cannot be written: {error.strerror or error}; {elsewhere}"
+        if error.errno in _DISK_FULL:
+            reason = (
+                "the disk is full; free some space and run this again, it resumes the download, "
+                f"or {elsewhere}"
+            )
         raise DownloadError(f"{folder}: {reason}") from error
 
 

@@ -24,8 +24,9 @@ from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
 from qwink.runtime.memory import Memory
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
-from qwink.settings import Settings
+from qwink.settings import Settings, expand_user
 
+WAY_OUT = "set QWINK_HOME to another folder"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -124,7 +125,7 @@ def find_folder(model: str | Path, settings: Settings) -> Path:
     """
     if model == "nano":
         return Path(str(files("qwink") / "assets" / "nano"))
-    folder = Path(model).expanduser()
+    folder = expand_user(model)
     return folder if folder.is_dir() else _from_hub_cache(str(model), settings)
 
 
@@ -155,9 +156,10 @@ def _exported(checkpoint: Path, name: str, settings: Settings, report: Report) -
                 return Artifact.load(out)
             for leftover in (out, *out.parent.glob(f".{out.name}.*/")):
                 shutil.rmtree(leftover, ignore_errors=True)
-            return export(checkpoint, out, recipe, report)
-    except OSError as error:
-        raise ArtifactError(f"{out}: cannot be written: {error.strerror or error}") from error
+            return export(checkpoint, out, recipe, report, way_out=WAY_OUT)
+    except (OSError, NotImplementedError) as error:  # the latter from a file system without locks
+        reason = getattr(error, "strerror", None) or error
+        raise ArtifactError(f"{out}: cannot be written: {reason}; {WAY_OUT}") from error
 
 
 def _from_hub_cache(model: str, settings: Settings) -> Path:

@@ -25,6 +25,8 @@ from qwink.errors import (
 
 CLIENT_GONE = 499  # nginx's status for a client that disconnected; for logs and metrics only
 
+_TEMPORARY = (429, 503)  # all of them say when to try again
+_RETRY_AFTER_S = "5"
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -42,6 +44,8 @@ class Failure(Exception):
         super().__init__(message)
         self.status, self.message, self.code, self.param = status, message, code, param
         self.headers = headers or {}
+        if status in _TEMPORARY:
+            self.headers.setdefault("Retry-After", _RETRY_AFTER_S)
 
     def document(self) -> dict[str, Any]:
         """The response's JSON: OpenAI's error object."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from qwink.errors import OptionError
 from qwink.runtime.memory import Memory
+from qwink.settings import expand_user, is_service_url, unknown_variables
 
 _SECRET = "api_keys"
 _BY_LINE = "warm"
@@ -144,8 +145,8 @@ def resolve(
     values: dict[str, Any] = {}
     if file is not None:
         values |= _from_file(file)
-    values |= _from_environment(environment)
-    values |= {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value is not None}
+    values |= _from_environment(environment, given) | given
     options = ServerOptions(**values)
     if options.api_key_file is None:
         return options
@@ -173,7 +174,7 @@ def _from_toml(name: str, kind: str, value: Any) -> Any:
     if kind == "tuple" and isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
     if kind == "Path" and isinstance(value, str):
-        return Path(value).expanduser()
+        return expand_user(value)
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value).__name__ == kind:
@@ -182,11 +183,27 @@ def _from_toml(name: str, kind: str, value: Any) -> Any:
     raise OptionError(f"{name} is {value!r}; it must be {wanted}")
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+def environment_warnings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
+    """Lines about variables that were ignored."""
+    warnings = []
+    port = environment.get("QWINK_PORT", "")
+    if is_service_url(port) and flags.get("port") is None:
+        warnings.append(
+            f"QWINK_PORT is {port!r}, as Kubernetes sets it for a Service called qwink, and is "
+            "ignored; set enableServiceLinks: false in the Pod, or give --port"
+        )
+    unknown = unknown_variables(environment, _kinds())
+    return [*warnings, unknown] if unknown else warnings
+
+
+def _from_environment(environment: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of variables, except of those that a flag overrides, which are not even looked at."""
     values = {}
     for name, kind in _kinds().items():
         variable = f"QWINK_{name.upper()}"
         text = environment.get(variable)
+        if name in given or (name == "port" and text and is_service_url(text)):
+            continue
         if text:
             values[name] = _from_text(variable, name, kind, text)
     return values
@@ -197,7 +214,7 @@ def _from_text(variable: str, name: str, kind: str, text: str) -> Any:
         parts = text.split("\n") if name == _BY_LINE else text.replace("\n", ",").split(",")
         return tuple(part.strip() for part in parts if part.strip())
     if kind == "Path":
-        return Path(text).expanduser()
+        return expand_user(text)
     if kind == "str":
         return text
     if kind == "bool" and text.lower() in _TRUE + _FALSE:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
-import signal
+import os
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from qwink.errors import OptionError, QwinkError
+from qwink import signals
+from qwink.errors import Cancelled, OptionError, QwinkError
+from qwink.export.identity import Progress, Report
 from qwink.runtime.models import load
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
@@ -30,22 +35,40 @@ _FAILED_S = 1.0  # how long /health reports a dead engine before the process end
 def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
     """Serve until SIGTERM or SIGINT; `say` prints a line of status for a person.
 
+    Must be called in the main thread, for the process's signals are handled. Ends the process where
+    the model is still loading a while after the signal: Python would crash at its own end.
     Raises OptionError if the address is in use, and the error that stopped the model from loading
     or ended its engine.
     """
+    signals.leave_at_once()
     set_up()
     listener = _listen(options.host, options.port)
     address = _address(options.host, listener.getsockname()[1])
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     if options.host not in _LOOPBACK and not options.api_keys:
         say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
-    asyncio.run(_serve(listener, options, settings, say))
+    try:
+        still_loading = asyncio.run(_serve(listener, options, settings, say))
+    finally:
+        signals.leave_at_once()
+        atexit.register(signals.ignore)
+    if still_loading:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(0)
 
 
 async def _serve(
     listener: socket.socket, options: ServerOptions, settings: Settings, say: Say
-) -> None:
-    app = create_app(lambda: load_model(options, settings), options)
+) -> bool:
+    """Returns whether the model is still loading."""
+    stopping = threading.Event()
+
+    def report(_: Progress) -> None:  # in the thread that loads, and maybe exports, the model
+        if stopping.is_set():
+            raise Cancelled("the server is shutting down")
+
+    app = create_app(lambda: load_model(options, settings, report), options)
     service: ModelService = app.state.service
     server = _Server(
         uvicorn.Config(
@@ -62,12 +85,15 @@ async def _serve(
     )
     stop, stop_now = asyncio.Event(), asyncio.Event()
 
-    def on_signal() -> None:  # the second signal ends the drain
-        (stop_now if stop.is_set() else stop).set()
-
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+
+    def on_signal() -> None:  # the second signal ends the drain
+        event = stop_now if stopping.is_set() else stop
+        stopping.set()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
+
+    signals.call(on_signal)
     announcer = asyncio.create_task(_announce(service, say))
     closer = asyncio.create_task(_close(server, service, stop, stop_now, say))
     try:
@@ -76,9 +102,10 @@ async def _serve(
         announcer.cancel()
         closer.cancel()
         await asyncio.gather(announcer, closer, return_exceptions=True)
-    if service.error is None:
+        await service.close()  # uvicorn's older versions leave it out if it was never ready
+    if service.error is None or stopping.is_set():
         say("qwink: stopped")
-        return
+        return service.loading
     if isinstance(service.error, QwinkError):
         raise service.error
     raise QwinkError(f"the engine died: {service.error}") from service.error
@@ -120,8 +147,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def load_model(options: ServerOptions, settings: Settings) -> VLM:
-    """The model that the options describe."""
+def load_model(options: ServerOptions, settings: Settings, report: Report = lambda _: None) -> VLM:
+    """The model that the options describe; `report` follows an export."""
     store = None
     if options.disk_cache:
         from qwink.cache.disk import DiskStore
@@ -140,6 +167,7 @@ def load_model(options: ServerOptions, settings: Settings) -> VLM:
         memory=memory_of(options),
         store=store,
         settings=settings,
+        report=report,
     )
 
 

@@ -24,6 +24,7 @@ T = TypeVar("T")
 # Decoding and resizing release the GIL. More threads would take cores from the engine.
 _NUM_WORKERS = 2
 _WATCH_INTERVAL_S = 0.25
+_LOADER_PATIENCE_S = 5.0
 
 
 class ModelService:
@@ -44,19 +45,21 @@ class ModelService:
         self._vlm: VLM | None = None
         self._pool = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="qwink-prepare")
         self._streams: set[AnswerEvents] = set()
+        self._loader: threading.Thread | None = None
         self._watch: asyncio.Task[None] | None = None
         self._seconds_per_answer = 1.0
 
     def start(self) -> None:
         """Start to load the model. Called in the event loop."""
         # A daemon thread, so that a process can stop without waiting for an export.
-        threading.Thread(target=self._load_model, name="qwink-load", daemon=True).start()
+        self._loader = threading.Thread(target=self._load_model, name="qwink-load", daemon=True)
+        self._loader.start()
         self._watch = asyncio.create_task(self._watch_engine())
 
     def _load_model(self) -> None:
         try:
             vlm = self._load()
-            for text in self.options.warm:
+            for text in () if self.draining else self.options.warm:
                 turns = (Message("system", (text,)), Message("user", (".",)))
                 image_options, sampling = vlm.split_options({"max_tokens": 1})
                 for _ in vlm.stream_messages(turns, image_options, sampling):
@@ -78,6 +81,11 @@ class ModelService:
     @property
     def loaded(self) -> bool:
         return self._vlm is not None
+
+    @property
+    def loading(self) -> bool:
+        """Whether the thread that loads the model runs."""
+        return self._loader is not None and self._loader.is_alive()
 
     @property
     def alive(self) -> bool:
@@ -141,8 +149,13 @@ class ModelService:
     async def drain(self, stop_now: asyncio.Event) -> None:
         """Refuse new requests and wait until the running answers end, for at most `grace` seconds
         or until `stop_now` is set. Then end the remaining answers with an error.
+
+        A model that is loading has a few seconds to notice that it is no longer wanted.
         """
         self.draining = True
+        patience = time.monotonic() + _LOADER_PATIENCE_S
+        while self.loading and time.monotonic() < patience and not stop_now.is_set():
+            await asyncio.sleep(0.05)
         deadline = time.monotonic() + self.options.grace
         while self.num_active and time.monotonic() < deadline and not stop_now.is_set():
             await asyncio.sleep(0.05)
