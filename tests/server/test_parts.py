@@ -69,6 +69,9 @@ async def _stream_to_a_client_that_does_not_read() -> tuple[Record, list[str]]:
     events.on_close = lambda: ended.append("events")
 
     class Chunks:
+        def opening(self) -> list[dict[str, Any]]:
+            return []
+
         def chunks(self, event: Event) -> list[dict[str, Any]]:
             return [{"text": event.text}]
 

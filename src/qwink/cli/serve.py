@@ -105,6 +105,13 @@ def serve(
             "on this machine only; repeatable.",
         ),
     ] = None,
+    strict: Annotated[
+        bool | None,
+        typer.Option(
+            "--strict/--no-strict",
+            help="Refuse unknown fields of requests; by default they are ignored with a warning.",
+        ),
+    ] = None,
     max_body_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest request, in MiB; by default 64.")
     ] = None,
@@ -180,6 +187,7 @@ def serve(
         "fetch_timeout": fetch_timeout,
         "allow_origin": _tuple(allow_origin),
         "allow_host": _tuple(allow_host),
+        "strict": strict,
         "max_body_mb": max_body_mb,
         "body_timeout": body_timeout,
         "send_timeout": send_timeout,

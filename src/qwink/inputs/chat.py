@@ -104,9 +104,13 @@ class ChatTemplate:
         tokenizer: Tokenizer,
         *,
         add_generation_prompt: bool = True,
+        continue_final: bool = False,
         **variables: Any,
     ) -> list[int]:
         """The conversation as ids, in which an image is a single `<|image_pad|>`.
+
+        With `continue_final`, the ids end with the text of the last turn, which stays open: the
+        answer continues it. `add_generation_prompt` has no effect then.
 
         Equals Transformers' ids unless a text spells an added token. Such text stays plain text, so
         each `<|image_pad|>` and `<|im_end|>` is the template's. In system and assistant turns this
@@ -116,8 +120,10 @@ class ChatTemplate:
         texts = [part for message in messages for part in message.content if isinstance(part, str)]
         _check_unicode(texts)
         starts = sorted({name[0] for name in tokenizer.added_tokens if not name[0].isspace()})
-        hide = dict(zip(starts, _unused("".join(texts) + self._source), strict=False))
-        if len(hide) < len(starts):
+        unused = iter(_unused("".join(texts) + self._source))
+        end = next(unused, "")
+        hide = dict(zip(starts, unused, strict=False))
+        if not end or len(hide) < len(starts):
             raise PromptError("the texts contain all private-use characters; remove some of them")
         words = [name for name in tokenizer.added_tokens if name not in tokenizer.special_tokens]
         spoken = re.compile(
@@ -135,7 +141,15 @@ class ChatTemplate:
             )
             for message in messages
         ]
-        text = self.render(hidden, add_generation_prompt=add_generation_prompt, **variables)
+        if continue_final:
+            last = hidden[-1]
+            hidden[-1] = Message(last.role, (*last.content, end))
+            text = self.render(hidden, add_generation_prompt=False, **variables)
+            if text.count(end) != 1:
+                raise PromptError("the chat template hides the last turn; let the user speak last")
+            text = text.partition(end)[0]
+        else:
+            text = self.render(hidden, add_generation_prompt=add_generation_prompt, **variables)
         return tokenizer.encode_template(text, {ord(new): old for old, new in hide.items()})
 
 

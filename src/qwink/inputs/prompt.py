@@ -39,15 +39,26 @@ def build_prompt(
     merge_size: int = 2,
     *,
     add_generation_prompt: bool = True,
+    continue_final: bool = False,
 ) -> Prompt:
     """Ids, image spans and positions of a conversation, in reading order.
 
-    Each image in a message's content is an `ImageTokens`. Raises PromptError for an empty
-    conversation, an unknown role, a system turn that is not the first, images outside of user
-    turns, content of another kind, or a template that does not place each image once.
+    Each image in a message's content is an `ImageTokens`. With `continue_final`, the answer
+    continues the last turn, which must be the assistant's and have text.
+
+    Raises PromptError for an empty conversation, an unknown role, a system turn that is not the
+    first, images outside of user turns, content of another kind, or a template that does not place
+    each image once.
     """
     images = _images(messages)
-    rendered = template.encode(messages, tokenizer, add_generation_prompt=add_generation_prompt)
+    if continue_final and (messages[-1].role != "assistant" or not any(messages[-1].content)):
+        raise PromptError("only a text of the assistant can be continued; make it the last turn")
+    rendered = template.encode(
+        messages,
+        tokenizer,
+        add_generation_prompt=add_generation_prompt,
+        continue_final=continue_final,
+    )
     pad = tokenizer.image_pad
     if rendered.count(pad) != len(images):
         raise PromptError(

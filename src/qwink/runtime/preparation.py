@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
 
 from qwink.engine.base import Engine, image_key
 from qwink.errors import FetchError, OptionError
 from qwink.inputs.budget import LARGEST_UNDECIDED, Budget, choose_budget, fit, needs_picture
+from qwink.inputs.data_urls import is_data_url, unpack_data_url
 from qwink.inputs.images import MAX_IMAGE_PIXELS, OpenedImage, decode, open_image
 from qwink.inputs.patches import Resample, prepare
 from qwink.model.config import ModelConfig
@@ -114,9 +112,9 @@ def _fetch(source: Any, policy: FetchPolicy | None) -> Any:
     text = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     if not isinstance(text, str):
         return source
+    if is_data_url(text):
+        return unpack_data_url(text)
     scheme = text.split(":", 1)[0].lower() if ":" in text else ""
-    if scheme == "data":
-        return _unpack_data_url(text)
     if scheme in ("http", "https"):
         if policy is not None:
             from qwink.inputs.fetch import (
@@ -126,16 +124,3 @@ def _fetch(source: Any, policy: FetchPolicy | None) -> Any:
             return fetch(text, policy)
         raise FetchError("URLs are not fetched here; download the picture and pass its path")
     return source
-
-
-def _unpack_data_url(url: str) -> bytes:
-    """The bytes of a data URL (RFC 2397)."""
-    header, comma, data = url.partition(",")
-    if not comma:
-        raise FetchError("the data URL has no comma; expected data:image/...;base64,...")
-    if not header.lower().endswith(";base64"):
-        return unquote_to_bytes(data)
-    try:
-        return base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise FetchError("the data URL is not valid base64; encode the file again") from None

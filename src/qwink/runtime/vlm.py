@@ -226,8 +226,11 @@ class VLM:
         sampling: SamplingParams,
         num_logprobs: int | None = None,
         watch: Stopwatch | None = None,
+        continue_final: bool = False,
     ) -> Request:
         """A conversation made ready for the scheduler: decode, resize, tokenise; no model work.
+
+        With `continue_final`, the answer continues the last turn, which is the assistant's.
 
         An image is sized for the text of its own turn, not of later ones, so that it stays the
         same as the conversation goes on. `watch` may have been running for a while.
@@ -260,7 +263,13 @@ class VLM:
             turns.append(Message(message.role, tuple(parts)))
         with watch.stage("prefill"):
             merge_size = model.engine.config.vision.merge_size
-            prompt = build_prompt(turns, model.tokenizer, model.template, merge_size)
+            prompt = build_prompt(
+                turns,
+                model.tokenizer,
+                model.template,
+                merge_size,
+                continue_final=continue_final,
+            )
         check_context(prompt, self.context)
         room = self.context - len(prompt)
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))

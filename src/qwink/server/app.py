@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -20,12 +21,16 @@ from qwink.server.auth import Guard
 from qwink.server.budgets import TokenTimes, budget_routes
 from qwink.server.chat import chat_routes
 from qwink.server.docs import HEADERS, docs_page
-from qwink.server.failures import Failure, as_failure
+from qwink.server.exchange import Answering
+from qwink.server.failures import Failure, as_failure, no_such_path
 from qwink.server.images import image_routes
 from qwink.server.limits import BodyLimit
-from qwink.server.logs import AccessLog
+from qwink.server.logs import AccessLog, failure_response
 from qwink.server.options import ServerOptions
 from qwink.server.page import STATIC, Page
+from qwink.server.pictures import Pictures
+from qwink.server.response_schema import ResponseRequest
+from qwink.server.responses import response_routes
 from qwink.server.schema import ChatRequest
 from qwink.server.service import ModelService
 
@@ -55,7 +60,9 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     )
     app.state.service = service
     token_times = TokenTimes()
-    app.include_router(chat_routes(service, token_times))
+    answering = Answering(service, Pictures(options, service.uploads), token_times)
+    app.include_router(chat_routes(answering))
+    app.include_router(response_routes(answering))
     app.include_router(budget_routes(service, token_times))
     app.include_router(image_routes(service))
     _add_status_routes(app, service)
@@ -74,6 +81,7 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
             expose_headers=["X-Request-ID", "Retry-After"],
         )
     paths = frozenset(str(path) for path in app.openapi()["paths"])
+    _answer_head(app)  # after the document has been made, which would list each route twice
     app.add_middleware(AccessLog, metrics=service.metrics, paths=paths)
     return app
 
@@ -82,8 +90,16 @@ def _add_status_routes(app: FastAPI, service: ModelService) -> None:
     @app.get("/v1/models", summary="List the models")
     async def models() -> dict[str, Any]:
         """The names that a request may give as `model`."""
-        made = {"object": "model", "created": 0, "owned_by": "qwink"}
-        return {"object": "list", "data": [{"id": name} | made for name in service.model_names]}
+        return {"object": "list", "data": [_model(name) for name in service.model_names]}
+
+    @app.get("/v1/models/{name:path}", summary="Check that a model is served")
+    async def model(name: str) -> dict[str, Any]:
+        """The model, or 404."""
+        names = service.model_names
+        if name not in names:
+            message = f"unknown model; this server has {', '.join(names)}"
+            raise Failure(404, message, "model_not_found", "model")
+        return _model(name)
 
     @app.get("/health", summary="Check that the server is alive")
     async def health() -> Response:
@@ -105,6 +121,17 @@ def _add_status_routes(app: FastAPI, service: ModelService) -> None:
         """Metrics in the text format of Prometheus."""
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(service.metrics.text(), media_type=kind)
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "qwink"}
+
+
+def _answer_head(app: FastAPI) -> None:
+    """Let each route that answers GET answer HEAD too; uvicorn leaves the body out."""
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
+            route.methods.add("HEAD")
 
 
 def _seconds(wait: str) -> float:
@@ -132,14 +159,21 @@ def _add_pages(app: FastAPI) -> None:
 def _add_errors(app: FastAPI, service: ModelService) -> None:
     """Turn all errors into OpenAI's error object."""
 
-    async def known(_: Request, error: Exception) -> Response:
-        failure = as_failure(error, service.retry_after)
-        return JSONResponse(failure.document(), failure.status, failure.headers)
+    async def known(http: Request, error: Exception) -> Response:
+        return failure_response(as_failure(error, service.retry_after), http.scope)
 
-    async def routing(_: Request, error: Exception) -> Response:
+    async def routing(http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        failure = Failure(error.status_code, error.detail, error.detail.lower().replace(" ", "_"))
-        return JSONResponse(failure.document(), failure.status, error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 404 or (error.status_code == 405 and http.url.path == "/"):
+            failure = no_such_path(str(http.base_url).rstrip("/"))
+        elif error.status_code == 405:
+            message = f"this path does not take {http.method}; it takes {headers.get('Allow')}"
+            failure = Failure(405, message, "method_not_allowed", headers=headers)
+        else:
+            code = error.detail.lower().replace(" ", "_")
+            failure = Failure(error.status_code, error.detail, code, headers=headers)
+        return failure_response(failure, http.scope)
 
     app.add_exception_handler(Failure, known)
     app.add_exception_handler(QwinkError, known)
@@ -147,13 +181,14 @@ def _add_errors(app: FastAPI, service: ModelService) -> None:
 
 
 def _add_schemas(app: FastAPI) -> None:
-    """Add ChatRequest to the document; FastAPI omits it, since `chat.parse` reads the body."""
+    """Add the requests to the document; FastAPI omits them, since `Exchange` reads the bodies."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
         reference = "#/components/schemas/{model}"
-        _, schemas = models_json_schema([(ChatRequest, "validation")], ref_template=reference)
+        kinds: list[Any] = [(ChatRequest, "validation"), (ResponseRequest, "validation")]
+        _, schemas = models_json_schema(kinds, ref_template=reference)
         document.setdefault("components", {}).setdefault("schemas", {}).update(schemas["$defs"])
         return document
 

@@ -64,7 +64,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Failure | None:
         headers = Headers(scope=scope)
         if not self._keys:
-            return self._foreign(headers, scope["method"])
+            return self._foreign(headers, scope)
         if scope["path"] in self._open or scope["path"].startswith(_STATIC):
             return None
         scheme, _, key = headers.get("authorization", "").partition(" ")
@@ -73,9 +73,11 @@ class Guard:
         message = "no valid API key; send Authorization: Bearer KEY"
         return Failure(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
-    def _foreign(self, headers: Headers, method: str) -> Failure | None:
-        host = headers.get("host", "")
-        if self._hosts and _hostname(host) not in self._hosts:
+    def _foreign(self, headers: Headers, scope: Scope) -> Failure | None:
+        host, method = headers.get("host"), scope["method"]
+        # HTTP/1.0 has no Host; load balancers probe with it. Browsers always send one.
+        probe = host is None and scope["http_version"] == "1.0"
+        if self._hosts and not probe and _hostname(host or "") not in self._hosts:
             message = "this host name is not allowed; see --allow-host"
             return Failure(403, message, "host_not_allowed")
         origin = headers.get("origin")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.server.failures import Failure
 from qwink.types import Event, Result, TokenLogprob
 
 _LEAST_LOGPROB = -9999.0  # JSON has no minus infinity; OpenAI sends this value instead
@@ -17,18 +18,20 @@ _LEAST_LOGPROB = -9999.0  # JSON has no minus infinity; OpenAI sends this value 
 class CompletionFormatter:
     """Formats one answer for its client; keeps the id and creation time that all chunks share."""
 
+    last = b"data: [DONE]\n\n"
+
     def __init__(
         self, model: str, tokenizer: Tokenizer, with_logprobs: bool, include_usage: bool
     ) -> None:
         self._id = f"chatcmpl-{uuid.uuid4().hex}"
         self._created = int(time.time())
         self._model = model
-        self._tokenizer = tokenizer
+        self._spelling = TokenFormatter(tokenizer)
         self._with_logprobs, self._include_usage = with_logprobs, include_usage
         self._logprobs: list[dict[str, Any]] = []
         self._role_sent = False
 
-    def completion(self, result: Result, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
+    def document(self, result: Result, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
         """The whole answer as a `chat.completion` object."""
         choice = {
             "index": 0,
@@ -39,8 +42,16 @@ class CompletionFormatter:
         return self._head("chat.completion") | {
             "choices": [choice],
             "usage": _usage(result),
-            **_remarks(result),
+            **remarks_of(result),
         }
+
+    def opening(self) -> Iterator[dict[str, Any]]:
+        """Nothing: the first chunk has the role."""
+        return iter(())
+
+    def failed(self, failure: Failure) -> dict[str, Any]:
+        """OpenAI's clients raise it."""
+        return failure.document()
 
     def chunks(self, event: Event) -> Iterator[dict[str, Any]]:
         """The chunks to stream for an event. A stage event becomes the field `qwink`."""
@@ -58,11 +69,11 @@ class CompletionFormatter:
         chunk = self._chunk({})
         chunk["choices"][0] |= _finish(result)
         if not self._include_usage:
-            yield chunk | _remarks(result)
+            yield chunk | remarks_of(result)
             return
         yield chunk
         head = self._head("chat.completion.chunk")
-        yield head | {"choices": [], "usage": _usage(result), **_remarks(result)}
+        yield head | {"choices": [], "usage": _usage(result), **remarks_of(result)}
 
     def _chunk(
         self, delta: dict[str, Any], logprobs: Iterable[TokenLogprob] = ()
@@ -81,17 +92,27 @@ class CompletionFormatter:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
     def _content(self, logprobs: Iterable[TokenLogprob]) -> dict[str, Any] | None:
-        """OpenAI's `logprobs` object, without the end token, which is not part of the text."""
+        """OpenAI's `logprobs` object."""
         if not self._with_logprobs:
             return None
+        return {"content": self._spelling.all(logprobs), "refusal": None}
+
+
+class TokenFormatter:
+    """Formats tokens with their log-probabilities as both endpoints have them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def all(self, logprobs: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
+        """The tokens but the end token, which is not part of the text."""
         ends = self._tokenizer.eos_ids
-        content = [
+        return [
             self._token(token.id, token.logprob)
             | {"top_logprobs": [self._token(*likely) for likely in token.top]}
             for token in logprobs
             if token.id not in ends
         ]
-        return {"content": content, "refusal": None}
 
     def _token(self, token: int, logprob: float) -> dict[str, Any]:
         spelling = self._tokenizer.token_bytes(token)
@@ -129,7 +150,8 @@ def _usage(result: Result) -> dict[str, Any]:
     }
 
 
-def _remarks(result: Result) -> dict[str, Any]:
+def remarks_of(result: Result) -> dict[str, Any]:
+    """What answers have beside OpenAI's fields: the timings and, if there are any, warnings."""
     remarks: dict[str, Any] = {"timings": timings_of(result)}
     if result.warnings:
         remarks["warnings"] = list(result.warnings)

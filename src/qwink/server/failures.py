@@ -95,6 +95,15 @@ def as_failure(error: BaseException, retry_after: int = 1) -> Failure:
     return _final(500, "internal error; the server's log gives the reason", "internal_error")
 
 
+def no_such_path(base: str) -> Failure:
+    """`base` is the URL of this server, without a final slash."""
+    message = (
+        f"there is nothing at this path; the base URL for OpenAI's clients is {base}/v1, which "
+        f"gives {base}/v1/chat/completions; {base}/docs lists all paths"
+    )
+    return Failure(404, message, "not_found")
+
+
 def invalid(error: ValidationError) -> Failure:
     """A Failure for the first error in a request's JSON. It never quotes the request's values."""
     first = error.errors(include_url=False, include_input=False)[0]
@@ -103,11 +112,10 @@ def invalid(error: ValidationError) -> Failure:
         return Failure(400, f"the body is not valid JSON: {first['msg']}", "invalid_json")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, Failure):
-        param = cause.param or param
+        field = getattr(cause, "field", None)
+        param = param_of((*first["loc"], field)) if field else param
         message = cause.message if param in cause.message else f"{param}: {cause.message}"
         return Failure(cause.status, message, cause.code, param or None)
-    if first["type"] == "extra_forbidden":
-        return Failure(400, f"unknown field {param}; leave it out", "unknown_field", param)
     if first["type"] == "missing":
         return Failure(400, f"{param} is missing", "missing_field", param)
     reason = str(cause) if cause is not None else first["msg"]

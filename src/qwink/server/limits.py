@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from qwink.server.encodings import unpacker_of
 from qwink.server.failures import Failure
 from qwink.server.logs import record_of, respond
 from qwink.server.options import ServerOptions
@@ -41,9 +42,9 @@ class Body:
         self._num_counted = 0
 
     def add(self, chunk: bytes) -> None:
-        """Raises a refusal if all bodies together become too large."""
+        """Raises Failure if all bodies together become too large."""
         if self._bodies.num_bytes + len(chunk) > self._bodies.max_bytes:
-            raise _Refused(_too_many())
+            raise _too_many()
         self._bodies.num_bytes += len(chunk)
         self._num_counted += len(chunk)
         self._content += chunk
@@ -88,21 +89,25 @@ class BodyLimit:
             return
         body = scope[_KEY] = Body(self.bodies)
         try:
-            await self._read(Headers(scope=scope), receive, body)
+            try:
+                await self._read(Headers(scope=scope), receive, body)
+            except Failure as failure:
+                body.release()  # a client may take long to read why
+                await respond(failure, scope, receive, send)
+                return
             record_of(scope).details["bytes_in"] = len(body)
             await self._app(scope, receive, send)
-        except _Refused as refused:
-            body.release()  # a client may take long to read why
-            await respond(refused.failure, scope, receive, send)
         except ClientGone:
             record_of(scope).client_gone = True
         finally:
             body.release()
 
     async def _read(self, headers: Headers, receive: Receive, body: Body) -> None:
-        """Fill `body`. A body that is too large is read up to twice the limit and discarded: a
-        client rarely reads the error if the connection closes while it sends.
+        """Fill `body`, unpacked. A body that is too large is read up to twice the limit and
+        discarded: a client rarely reads the error if the connection closes while it sends. The
+        limit holds for the body as it is sent, and for its unpacked content.
         """
+        unpacker = unpacker_of(headers.get("content-encoding", ""))
         declared = headers.get("content-length", "")
         if (declared.isdecimal() and int(declared) > 2 * self._max) or "expect" in headers:
             self._check(int(declared) if declared.isdecimal() else 0)
@@ -113,28 +118,27 @@ class BodyLimit:
                 async with asyncio.timeout(start + allowed - time.monotonic()):
                     message = await receive()
             except TimeoutError:
-                raise _Refused(_too_slow()) from None
+                raise _too_slow() from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             chunk = message.get("body", b"")
             received += len(chunk)
             if received <= self._max:
-                body.add(chunk)
+                for piece in unpacker.unpack(chunk):
+                    self._check(len(body) + len(piece))
+                    body.add(piece)
+                    await asyncio.sleep(0)  # a small chunk can hold much: let others run
             elif received > 2 * self._max:
                 self._check(received)
             if not message.get("more_body", False):
                 self._check(received)
+                unpacker.finish()
                 return
 
     def _check(self, size: int) -> None:
         if size > self._max:
             message = f"the body has more than {self._max >> 20} MiB; send smaller pictures"
-            raise _Refused(Failure(413, message, "body_too_large", headers={"Connection": "close"}))
-
-
-class _Refused(Exception):
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
+            raise Failure(413, message, "body_too_large", headers={"Connection": "close"})
 
 
 def _too_slow() -> Failure:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qwink.server.failures import CLIENT_GONE, as_failure
+from qwink.server.failures import CLIENT_GONE, Failure, as_failure
+from qwink.server.fields import printable
 from qwink.server.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -95,12 +97,18 @@ class AccessLog:
             logger.info("request", extra={"fields": entry | record.details})
 
 
-async def respond(error: Any, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send a Failure as a response."""
-    from starlette.responses import JSONResponse
+def failure_response(failure: Failure, scope: Scope) -> Response:
+    """The response that says why a request failed. The request's log line gets code and param."""
+    details = record_of(scope).details
+    details["code"] = failure.code
+    if failure.param is not None:
+        details["param"] = printable(failure.param)
+    return JSONResponse(failure.document(), failure.status, failure.headers)
 
-    response = JSONResponse(error.document(), error.status, error.headers)
-    await response(scope, receive, send)
+
+async def respond(failure: Failure, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send a Failure as a response."""
+    await failure_response(failure, scope)(scope, receive, send)
 
 
 def _request_id(scope: Scope) -> str:

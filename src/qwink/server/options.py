@@ -59,6 +59,7 @@ class ServerOptions:
     allow_origin: tuple[str, ...] = ()  # for pages of other sites, by CORS
     allow_host: tuple[str, ...] = ()  # further Host names accepted by a server without keys
 
+    strict: bool = False  # refuse unknown fields of requests instead of ignoring them
     max_body_mb: int = 64
     body_timeout: float = 15.0  # plus one second for each 32 kB received
     send_timeout: float = 60.0  # time for a client to receive one piece of the response

@@ -1,125 +1,129 @@
-"""The JSON of a chat request: fields of OpenAI, vLLM and qwink. Unknown fields are refused."""
+"""The JSON of a chat request: fields of OpenAI, vLLM and qwink."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_validator
 
 from qwink.inputs.budget import TOKEN_PIXELS
-from qwink.server.failures import Failure
+from qwink.server.fields import (
+    INTEGRAL,
+    Count,
+    InvalidField,
+    Lenient,
+    Unsupported,
+    all_empty,
+    among,
+    empty,
+    without_unsupported,
+)
+from qwink.server.messages import ChatMessage
 from qwink.types import Task
 
-# OpenAI's fields for features that this server lacks. They are accepted only as null.
-_UNSUPPORTED = frozenset(
-    {
-        "audio",
-        "function_call",
-        "functions",
-        "logit_bias",
-        "moderation",
-        "parallel_tool_calls",
-        "prediction",
-        "reasoning_effort",
-        "tool_choice",
-        "tools",
-        "verbosity",
-        "web_search_options",
-    }
+
+def _no_bias(value: Any) -> bool:
+    return isinstance(value, dict) and not any(value.values())
+
+
+def _no_prediction(value: Any) -> bool:
+    return isinstance(value, dict) and not value.get("content")
+
+
+def _implicit_cache(value: Any) -> bool:
+    return isinstance(value, dict) and all_empty(value | {"mode": None}) and _implicit(value)
+
+
+def _implicit(value: dict[str, Any]) -> bool:
+    return value.get("mode") in (None, "implicit")
+
+
+def _text_only(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") == "text" and len(value) == 1
+
+
+_ONE = "invalid_value"  # the code where a field has values that are supported
+_NO_FUNCTIONS = (
+    "this server calls no functions; leave it out and say in the messages what to answer"
 )
-# OpenAI's answers have these fields in messages, so clients send them back. Accepted if empty.
-_EMPTY_IN_MESSAGES = ("annotations", "audio", "function_call", "refusal", "tool_calls")
+# OpenAI's fields that both endpoints have, for features that this server lacks.
+COMMON_UNSUPPORTED = {
+    "moderation": Unsupported("this server does not moderate; leave it out", all_empty),
+    "parallel_tool_calls": Unsupported(_NO_FUNCTIONS, among(True, False)),
+    "prompt_cache_options": Unsupported(
+        'prompts are cached as long as there is room; write {"mode": "implicit"} or leave it out',
+        _implicit_cache,
+        _ONE,
+    ),
+    "prompt_cache_retention": Unsupported(
+        'prompts are cached as long as there is room; write "in_memory" or leave it out',
+        among("in_memory"),
+        _ONE,
+    ),
+    "service_tier": Unsupported(
+        'there is one tier; write "auto" or leave it out', among("auto", "default"), _ONE
+    ),
+    "store": Unsupported(
+        "this server stores no answers; write false or leave it out", among(False), _ONE
+    ),
+    "tool_choice": Unsupported(
+        'there are no tools to choose from; write "none" or leave it out', among("none", "auto")
+    ),
+    "tools": Unsupported(_NO_FUNCTIONS, empty),
+}
+CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
+    "audio": Unsupported(
+        'answers are text; leave it out, and write modalities ["text"] or leave it out', all_empty
+    ),
+    "function_call": Unsupported(
+        'there are no functions to choose from; write "none" or leave it out',
+        among("none", "auto"),
+    ),
+    "functions": Unsupported(_NO_FUNCTIONS, empty),
+    "logit_bias": Unsupported("write {} or leave it out", _no_bias),
+    "modalities": Unsupported(
+        'answers are text; write ["text"] or leave it out', among([], ["text"]), _ONE
+    ),
+    "n": Unsupported("there is one answer a request; write 1 or leave it out", among(1), _ONE),
+    "prediction": Unsupported("leave it out", _no_prediction),
+    "reasoning_effort": Unsupported(
+        'this model answers without reasoning first; write "none" or leave it out',
+        among("none", "minimal"),
+    ),
+    "response_format": Unsupported(
+        'answers are plain text; write {"type": "text"} or leave it out, '
+        "and say in the messages which form the answer should have",
+        _text_only,
+        _ONE,
+    ),
+    "verbosity": Unsupported(
+        'say in the messages how long the answer should be; write "medium" or leave it out',
+        among("medium"),
+    ),
+    "web_search_options": Unsupported("this server does not search the web; leave it out", among()),
+}
 
 
 # At least one visual token. `prepare` checks the model's limits.
-Pixels = Annotated[int | None, Field(ge=TOKEN_PIXELS)]
+Pixels = Annotated[int, Field(ge=TOKEN_PIXELS), INTEGRAL]
 
 
-class InvalidField(ValueError, Failure):
-    """A field has an invalid value. A ValueError, so that pydantic reports it with its field."""
-
-    def __init__(self, message: str, code: str = "invalid_value") -> None:
-        Failure.__init__(self, 400, message, code)
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
-
-
-class ImageUrl(_Strict):
-    """Where a picture is: `data:image/...;base64,...`, `qwink:sha256:...`, or http(s) if allowed.
-
-    `detail` sets the size: `low` gives about 448×448 px (196 tokens), `high` enough for a page
-    (1280 tokens), `auto` the size for the request's `task`.
-    """
-
-    url: str = Field(min_length=1)
-    detail: Literal["auto", "low", "high"] | None = "auto"
-
-
-class Part(_Strict):
-    """A piece of a message: a text or a picture."""
-
-    type: Literal["text", "image_url"]
-    text: str | None = None
-    image_url: ImageUrl | None = None
-
-    @model_validator(mode="after")
-    def _matches_its_type(self) -> Part:
-        other = "image_url" if self.type == "text" else "text"
-        if getattr(self, self.type) is None:
-            raise InvalidField(f"a part of type {self.type} needs the field {self.type}")
-        if getattr(self, other) is not None:
-            raise InvalidField(f"a part of type {self.type} has no field {other}")
-        return self
-
-
-def _as_parts(content: Any) -> Any:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    if isinstance(content, list):
-        return content
-    raise InvalidField("content must be a string or a list of parts")
-
-
-class ChatMessage(_Strict):
-    """One turn. Only turns of the user may hold pictures."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[list[Part], BeforeValidator(_as_parts, json_schema_input_type=Any)]
+class StreamOptions(Lenient):
+    include_usage: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_empty(cls, message: Any) -> Any:
-        if not isinstance(message, dict):
-            return message
-        for name in _EMPTY_IN_MESSAGES:
-            if message.get(name):
-                raise InvalidField(f"{name} is not supported in messages", "unsupported_field")
-        return {key: value for key, value in message.items() if key not in _EMPTY_IN_MESSAGES}
+    def _refuse_unsupported(cls, options: Any) -> Any:
+        advice = "chunks are not padded; write false or leave it out"
+        rule = Unsupported(advice, among(False), _ONE)
+        return without_unsupported(options, {"include_obfuscation": rule})
 
 
-class StreamOptions(_Strict):
-    include_usage: bool | None = None
-    include_obfuscation: Literal[False] | None = None
-
-
-class ResponseFormat(_Strict):
-    type: Literal["text"]
-
-
-class ProcessorOptions(_Strict):
+class ProcessorOptions(Lenient):
     """vLLM's field for the size limits of pictures."""
 
-    min_pixels: Pixels = None
-    max_pixels: Pixels = None
+    min_pixels: Pixels | None = None
+    max_pixels: Pixels | None = None
 
 
 def _as_list(stop: Any) -> Any:
@@ -129,87 +133,81 @@ def _as_list(stop: Any) -> Any:
 StopText = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class ChatRequest(_Strict):
-    """A chat request. Fields that are absent or null take the model's defaults."""
+class AnswerRequest(Lenient):
+    """What all requests for an answer share. What is absent or null takes the model's defaults."""
 
     model: str
-    messages: list[ChatMessage] = Field(min_length=1)
-
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Literal[1] | None = None
 
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=-1)
+    top_k: Annotated[int, Field(ge=-1), INTEGRAL] | None = None
     min_p: float | None = Field(None, ge=0, le=1)
     repetition_penalty: float | None = Field(None, ge=0.01, le=100)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    seed: int | None = Field(None, ge=-(2**63), lt=2**64)
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64), INTEGRAL] | None = None
     stop: Annotated[
         list[StopText] | None, BeforeValidator(_as_list, json_schema_input_type=Any)
     ] = Field(None, max_length=16)
-    logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=20)
+    top_logprobs: Annotated[int, Field(ge=0, le=20), INTEGRAL] | None = None
 
     task: Task | None = Field(None, description="Kind of question; sets the pictures' size.")
-    min_pixels: Pixels = None
-    max_pixels: Pixels = None
+    min_pixels: Pixels | None = None
+    max_pixels: Pixels | None = None
     mm_processor_kwargs: ProcessorOptions | None = None
+
+    stream_options: StreamOptions | None = None
 
     # Accepted because they do not change the answer.
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     metadata: dict[str, str] | None = Field(None, max_length=16)
-    store: Literal[False] | None = None
-    service_tier: Literal["auto", "default"] | None = None
-    modalities: list[Literal["text"]] | None = None
-    response_format: ResponseFormat | None = None
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> AnswerRequest:
+        nested = self.mm_processor_kwargs or ProcessorOptions()
+        for name in ("min_pixels", "max_pixels"):
+            one_of_both(name, getattr(self, name), getattr(nested, name))
+        return self
+
+
+class ChatRequest(AnswerRequest):
+    """A chat request. Fields that are absent or null take the model's defaults."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+
+    # vLLM's fields: whether the answer continues the last turn, or begins a new one.
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_unsupported(cls, request: Any) -> Any:
         if not isinstance(request, dict):
             raise InvalidField("the body must be a JSON object")
-        for name in sorted(_UNSUPPORTED & request.keys()):
-            if request[name] is not None:
-                error = InvalidField(f"{name} is not supported; leave it out", "unsupported_field")
-                error.param = name
-                raise error
-        return {key: value for key, value in request.items() if key not in _UNSUPPORTED}
-
-    @field_validator("n", "store", "response_format", "modalities", mode="wrap")
-    @classmethod
-    def _explain_allowed_values(cls, value: Any, check: Any) -> Any:
-        try:
-            return check(value)
-        except ValueError:
-            allowed = "only one plain-text answer, not stored (n=1, store=false)"
-            raise InvalidField(f"this value is not supported; {allowed}") from None
+        return without_unsupported(request, CHAT_UNSUPPORTED)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> ChatRequest:
-        nested = self.mm_processor_kwargs or ProcessorOptions()
-        pairs = [
-            ("max_tokens", self.max_tokens, self.max_completion_tokens),
-            ("min_pixels", self.min_pixels, nested.min_pixels),
-            ("max_pixels", self.max_pixels, nested.max_pixels),
-        ]
-        wrong = [name for name, one, two in pairs if None not in (one, two) and one != two]
-        if wrong:
-            raise _about(wrong[0], "is given twice, with different values")
-        if self.top_logprobs is not None and not self.logprobs:
-            raise _about("top_logprobs", "needs logprobs: true")
-        if self.stream_options is not None and not self.stream:
-            raise _about("stream_options", "needs stream: true")
+        one_of_both("max_tokens", self.max_tokens, self.max_completion_tokens)
+        if self.top_logprobs and not self.logprobs:
+            raise InvalidField("top_logprobs needs logprobs: true", field="top_logprobs")
+        if self.continue_final_message is not None and (
+            self.continue_final_message is self.add_generation_prompt
+        ):
+            raise InvalidField(
+                "continue_final_message and add_generation_prompt must differ; give one of them",
+                field="continue_final_message",
+            )
         return self
 
 
-def _about(param: str, message: str) -> InvalidField:
-    error = InvalidField(f"{param} {message}")
-    error.param = param
-    return error
+def one_of_both(name: str, one: int | None, two: int | None) -> None:
+    """Refuse a value that is given twice and differs."""
+    if None not in (one, two) and one != two:
+        raise InvalidField(f"{name} is given twice, with different values", field=name)

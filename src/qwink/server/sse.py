@@ -1,19 +1,20 @@
-"""Sends an answer as server-sent events: one JSON document per `data:` line, then `[DONE]`."""
+"""Sends an answer as server-sent events: one JSON document per `data:` line."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from qwink.server.completion import CompletionFormatter
-from qwink.server.failures import as_failure
+from qwink.server.failures import Failure, as_failure
 from qwink.server.logs import Record
 from qwink.server.service import AnswerEvents
+from qwink.types import Event, Result, TokenLogprob
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +26,38 @@ _HEADERS = {
 }
 
 
+class Formatter(Protocol):
+    """Formats one answer as an endpoint's JSON.
+
+    A document with the key `type` is sent as an event of that type.
+    """
+
+    last: bytes  # what follows the last event
+
+    def document(self, result: Result, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
+        """The whole answer."""
+        ...
+
+    def opening(self) -> Iterable[dict[str, Any]]:
+        """What a stream sends before anything is known of the answer."""
+        ...
+
+    def chunks(self, event: Event) -> Iterable[dict[str, Any]]:
+        """What a stream sends for an event."""
+        ...
+
+    def failed(self, failure: Failure) -> dict[str, Any]:
+        """What a stream sends if the answer breaks off."""
+        ...
+
+
 class EventStream(Response):
     """Streams the chunks of an answer until it ends, fails, or the client disconnects."""
 
     def __init__(
         self,
         events: AnswerEvents,
-        formatter: CompletionFormatter,
+        formatter: Formatter,
         record: Record,
         send_timeout: float,
         end: Callable[[], None],
@@ -72,10 +98,12 @@ class EventStream(Response):
             if failure.code == "internal_error":
                 logger.exception("a stream failed", extra={"request_id": self._record.request_id})
             self._record.details["broke_off"] = failure.code
-            await self._put(send, _event(failure.document()))
-        await self._put(send, b"data: [DONE]\n\n", more=False)
+            await self._put(send, _event(self._formatter.failed(failure)))
+        await self._put(send, self._formatter.last, more=False)
 
     async def _write_chunks(self, send: Send) -> None:
+        for chunk in self._formatter.opening():
+            await self._put(send, _event(chunk))
         result = None
         while result is None:
             try:
@@ -100,9 +128,11 @@ class _TooSlow(Exception):
     """The client did not receive a piece of the response within `send_timeout`."""
 
 
-def _event(document: object) -> bytes:
+def _event(document: dict[str, Any]) -> bytes:
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return b"data: %s\n\n" % text.encode()
+    kind = document.get("type")
+    name = b"event: %s\n" % kind.encode() if kind else b""
+    return b"%sdata: %s\n\n" % (name, text.encode())
 
 
 async def disconnected(receive: Receive) -> None:

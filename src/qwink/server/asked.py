@@ -1,0 +1,146 @@
+"""What a request asks, whichever endpoint it came by: turns, sizes and sampling, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from qwink.engine.sampler import validate
+from qwink.runtime.preparation import ImageOptions
+from qwink.server.failures import Failure
+from qwink.server.messages import ChatMessage
+from qwink.server.schema import AnswerRequest
+from qwink.types import SamplingParams, Task
+
+# OpenAI's `detail` of a picture, and the task whose picture size it stands for.
+_TASKS: dict[str, Task] = {"low": "describe", "high": "document", "original": "document"}
+_SAMPLING = [
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+]
+_EXAMPLE = '{"role": "user", "content": "..."}'
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPicture:
+    """A picture by its URL. `task`, if given, replaces that of the request.
+
+    `place` is the field of the request that holds it.
+    """
+
+    url: str
+    task: Task | None
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTurn:
+    """One turn. `place` is the field of the request that holds its content."""
+
+    role: Literal["system", "user", "assistant"]
+    parts: tuple[str | AskedPicture, ...]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A checked request. With `continue_final`, the answer continues the assistant's last turn."""
+
+    model: str
+    turns: tuple[AskedTurn, ...]
+    stream: bool
+    sizes: ImageOptions
+    sampling: SamplingParams
+    num_logprobs: int | None = None
+    continue_final: bool = False
+    warnings: tuple[str, ...] = ()
+
+    def place_of(self, index: int) -> str:
+        """The field of the request that holds picture number `index`."""
+        parts = (part for turn in self.turns for part in turn.parts)
+        return [part.place for part in parts if isinstance(part, AskedPicture)][index]
+
+
+def turns_of(messages: Sequence[ChatMessage], places: Sequence[str]) -> tuple[AskedTurn, ...]:
+    """The turns of a conversation; all system and developer turns at its start become one.
+
+    `places` are the fields that hold the messages' contents. Raises Failure for a conversation
+    without a user's turn, an empty turn of the user, a late system turn, or a picture in a turn
+    that is not the user's.
+    """
+    turns = [_turn(message, place) for message, place in zip(messages, places, strict=True)]
+    start = 0
+    while start < len(turns) and turns[start].role == "system":
+        start += 1
+    leading, rest = turns[:start], turns[start:]
+    for turn in rest:
+        if turn.role == "system":
+            message = "a system turn follows other turns; make it the first"
+            raise _wrong(turn.place, message)
+        if turn.role == "user" and not any(map(_says_something, turn.parts)):
+            raise _wrong(turn.place, "the user's turn is empty; write a text or add a picture")
+    if not any(turn.role == "user" for turn in rest):
+        place = places[0].partition("[")[0]
+        raise _wrong(place, f"there is no turn of the user to answer; add {_EXAMPLE}")
+    texts = ["".join(part for part in turn.parts if isinstance(part, str)) for turn in leading]
+    system = "\n\n".join(text for text in texts if text)
+    return (AskedTurn("system", (system,), places[0]), *rest) if system else tuple(rest)
+
+
+def _turn(message: ChatMessage, place: str) -> AskedTurn:
+    parts: list[str | AskedPicture] = []
+    for index, part in enumerate(message.content):
+        if part.image_url is None:
+            parts.append(part.text or "")
+            continue
+        here = f"{place}[{index}].{part.place}"
+        if message.role != "user":
+            raise _wrong(here, f"a turn of role {message.role} has a picture; move it to a user's")
+        task = _TASKS.get(part.image_url.detail or "auto")
+        parts.append(AskedPicture(part.image_url.url, task, here))
+    role = "system" if message.role == "developer" else message.role
+    return AskedTurn(role, tuple(parts), place)
+
+
+def _says_something(part: str | AskedPicture) -> bool:
+    return isinstance(part, AskedPicture) or bool(part.strip())
+
+
+def _wrong(place: str, message: str) -> Failure:
+    return Failure(400, f"{place}: {message}", "invalid_value", place)
+
+
+def unseen_names(messages: Sequence[ChatMessage]) -> list[str]:
+    """A warning if turns have names: the model's chat template has no place for them."""
+    if any(message.name for message in messages):
+        return ["the model does not see the names of turns; write them into the texts"]
+    return []
+
+
+def image_options(request: AnswerRequest) -> ImageOptions:
+    """The size options of all pictures of the request; a picture's `detail` overrides its task."""
+    nested = request.mm_processor_kwargs
+    low, high = request.min_pixels, request.max_pixels
+    if nested is not None:
+        low = nested.min_pixels if low is None else low
+        high = nested.max_pixels if high is None else high
+    return ImageOptions(request.task or "auto", low, high)
+
+
+def sampling_of(
+    request: AnswerRequest, max_tokens: int | None, defaults: SamplingParams
+) -> SamplingParams:
+    """The request's sampling parameters; `defaults` fill those it leaves out."""
+    given: dict[str, Any] = {name: getattr(request, name) for name in _SAMPLING}
+    given["max_tokens"] = max_tokens
+    given["top_k"] = 0 if request.top_k == -1 else request.top_k  # vLLM's value for no limit
+    given["stop"] = tuple(request.stop) if request.stop is not None else None
+    params = replace(defaults, **{key: value for key, value in given.items() if value is not None})
+    validate(params)
+    return params

@@ -1,0 +1,180 @@
+"""One request for an answer: read, admit, prepare, run. Endpoints add their parser and format."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ValidationError
+
+from qwink.errors import DeadlineExceeded, ImageError
+from qwink.runtime.request import Request as Question
+from qwink.runtime.stopwatch import Stopwatch
+from qwink.server.asked import Asked
+from qwink.server.budgets import TokenTimes
+from qwink.server.completion import timings_of
+from qwink.server.failures import Failure, as_failure, invalid
+from qwink.server.fields import ignored_fields
+from qwink.server.limits import ClientGone, body_of
+from qwink.server.logs import Record, record_of
+from qwink.server.pictures import Pictures
+from qwink.server.service import AnswerEvents, ModelService
+from qwink.server.sse import EventStream, Formatter, disconnected
+from qwink.types import Result, TokenLogprob
+
+T = TypeVar("T")
+AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """What all endpoints that answer share."""
+
+    service: ModelService
+    pictures: Pictures
+    token_times: TokenTimes
+
+
+class Exchange:
+    """Handles one request. Its time, and the deadline, begin when it is created."""
+
+    def __init__(self, answering: Answering, http: Request) -> None:
+        self._service, self._pictures = answering.service, answering.pictures
+        self._token_times, self._http = answering.token_times, http
+        self._record: Record = record_of(http.scope)
+        self._watch = Stopwatch()
+        self._deadline = time.monotonic() + self._service.options.request_timeout
+        self.vlm = self._service.vlm
+
+    def read(self, kind: type[AnyRequest]) -> tuple[AnyRequest, list[str]]:
+        """The request in the body, and warnings about its unknown fields.
+
+        Raises Failure for the first error and names the field.
+        """
+        # This check also stops foreign pages: an HTML form cannot send this type.
+        media_type = self._http.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            message = "the body must be JSON; send Content-Type: application/json"
+            raise Failure(415, message, "unsupported_media_type")
+        request = parse(kind, body_of(self._http.scope).take())
+        names, warnings = ignored_fields(request, self._service.options.strict)
+        if names:
+            self._record.details["ignored"] = names
+        return request, warnings
+
+    def check_model(self, model: str, stream: bool) -> None:
+        """Raises Failure unless this server has the model."""
+        names = self._service.model_names
+        known = model in names
+        self._record.details |= {"model": model if known else "unknown", "stream": stream}
+        if not known:
+            message = f"unknown model; this server has {', '.join(names)}"
+            raise Failure(404, message, "model_not_found", "model")
+
+    async def answer(self, asked: Asked, formatter: Formatter) -> Response:
+        """The response. Raises Failure for every error before the response's first byte."""
+        service = self._service
+        body, stream = body_of(self._http.scope), asked.stream
+        service.admit()
+        service.num_active += 1
+        streaming = False
+        try:
+            question = await self._while_connected(self._prepare(asked))
+            # The request holds its pictures as text, as large as the body. The question does not.
+            del asked
+            body.release()
+            events = service.submit(question, self._record_result)
+            if stream:
+                streaming = True
+                timeout = service.options.send_timeout
+                return EventStream(events, formatter, self._record, timeout, self._end)
+            try:
+                result, logprobs = await self._while_connected(_collect(events))
+            finally:
+                events.close()
+            return JSONResponse(formatter.document(result, logprobs))
+        finally:
+            if not streaming:
+                self._end()
+
+    def _end(self) -> None:
+        self._service.num_active -= 1
+
+    async def _prepare(self, asked: Asked) -> Question:
+        work = self._service.work(self._prepare_in_thread, asked)
+        try:
+            async with asyncio.timeout(self._deadline - time.monotonic()):
+                question = await work
+        except TimeoutError:
+            raise DeadlineExceeded("the pictures took too long to prepare") from None
+        question.deadline = self._deadline
+        return question
+
+    def _prepare_in_thread(self, asked: Asked) -> Question:
+        messages = self._pictures.messages(asked, self._watch)
+        try:
+            question = self.vlm.prepare(
+                messages,
+                asked.sizes,
+                asked.sampling,
+                asked.num_logprobs,
+                self._watch,
+                continue_final=asked.continue_final,
+            )
+        except ImageError as error:
+            failure = as_failure(error)
+            if error.index is not None:
+                failure.param = asked.place_of(error.index)
+            raise failure from None
+        question.warnings = (*asked.warnings, *question.warnings)
+        return question
+
+    def _record_result(self, result: Result) -> None:
+        usage = result.usage
+        self._service.metrics.count_answer(result)
+        self._token_times.add(result)
+        self._service.record_duration(result.timings.total_ms / 1e3)
+        self._record.details |= {
+            "finish_reason": result.finish_reason,
+            "prompt_tokens": usage.prompt_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "image_tokens": usage.image_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "timings": timings_of(result),
+        }
+
+    async def _while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`. Cancels it and raises ClientGone if the client disconnects."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(disconnected(self._http.receive))
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientGone
+            return task.result()
+        finally:
+            gone.cancel()
+            task.cancel()
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+
+def parse(kind: type[AnyRequest], body: bytes | bytearray) -> AnyRequest:
+    """The request in `body`. Raises Failure for the first error and names the field."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+async def _collect(events: AnswerEvents) -> tuple[Result, list[TokenLogprob]]:
+    logprobs: list[TokenLogprob] = []
+    while True:
+        event = await events.next()
+        logprobs += event.logprobs
+        if event.result is not None:
+            return event.result, logprobs

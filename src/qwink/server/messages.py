@@ -1,0 +1,137 @@
+"""The JSON of a conversation's turns, in the spellings of chat completions and of responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from qwink.server.fields import InvalidField, Lenient, Unsupported, empty, without_unsupported
+
+_TEXTS = ("text", "input_text", "output_text", "refusal")
+_IMAGES = ("image_url", "input_image")
+_HOW = (
+    'write {"type": "text", "text": "..."} or '
+    '{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}'
+)
+_HOW_PICTURE = (
+    'write {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}} '
+    'or {"type": "input_image", "image_url": "data:image/png;base64,..."}'
+)
+_UNSUPPORTED_PARTS = {
+    "input_audio": "sound is not supported; write what is said as text",
+    "file": "files are not supported; send each page as a picture, as image_url",
+    "input_file": "files are not supported; send each page as a picture, as image_url",
+    "video": "videos are not supported; send single frames as pictures, as image_url",
+    "video_url": "videos are not supported; send single frames as pictures, as image_url",
+    "image": f"this is not OpenAI's spelling of a picture; {_HOW_PICTURE}",
+    "tool_use": "tools are not supported; write the call as text",
+    "tool_result": "tools are not supported; write the result as text",
+}
+# OpenAI's answers have these fields, and clients send them back. They hold nothing to answer.
+_OF_ANSWERS = ("annotations", "logprobs", "prompt_cache_breakpoint")
+_UNSUPPORTED = {
+    "annotations": Unsupported("leave it out", empty),
+    "audio": Unsupported("write what was said as content", empty),
+    "function_call": Unsupported("this server calls no functions; write it as text", empty),
+    "refusal": Unsupported("write it as content", empty),
+    "tool_calls": Unsupported("this server calls no functions; write them as text", empty),
+    "tool_call_id": Unsupported("this server calls no functions; leave it out", empty),
+}
+
+
+class ImageUrl(Lenient):
+    """Where a picture is: `data:image/...;base64,...`, `qwink:sha256:...`, or http(s) if allowed.
+
+    `detail` sets the size: `low` gives about 448×448 px (196 tokens), `high` and `original` enough
+    for a page (1280 tokens), `auto` the size for the request's `task`.
+    """
+
+    url: str = Field(min_length=1)
+    detail: Literal["auto", "low", "high", "original"] | None = "auto"
+
+
+class Part(Lenient):
+    """A piece of a message: a text or a picture. `place` is the field that holds the picture."""
+
+    type: Literal["text", "image_url"]
+    text: str | None = None
+    image_url: ImageUrl | None = None
+    place: str = Field("image_url.url", exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_one_spelling(cls, part: Any) -> Any:
+        if isinstance(part, str):
+            return {"type": "text", "text": part}
+        if not isinstance(part, dict):
+            raise InvalidField(f"a part must be a JSON object; {_HOW}")
+        kind = part.get("type")
+        rest = {k: v for k, v in part.items() if k not in ("type", "place", *_OF_ANSWERS)}
+        if isinstance(kind, str) and kind in _TEXTS:
+            return _text(kind, rest)
+        if isinstance(kind, str) and kind in _IMAGES:
+            return _image(kind, rest)
+        advice = _UNSUPPORTED_PARTS.get(kind) if isinstance(kind, str) else None
+        if advice is not None:
+            raise InvalidField(f"{kind}: {advice}", "unsupported_field", "type")
+        what = "is missing" if kind is None else "is none that this server knows"
+        raise InvalidField(f"the type of this part {what}; {_HOW}", field="type")
+
+
+def _text(kind: str, part: dict[str, Any]) -> dict[str, Any]:
+    name = "refusal" if kind == "refusal" else "text"
+    text = part.pop(name, None)
+    if part.pop("image_url", None) is not None:
+        raise InvalidField(f"a part of type {kind} has no image_url", field="image_url")
+    if not isinstance(text, str):
+        raise InvalidField(f"a part of type {kind} needs the field {name}, a string", field=name)
+    return part | {"type": "text", "text": text}
+
+
+def _image(kind: str, part: dict[str, Any]) -> dict[str, Any]:
+    image = part.pop("image_url", None)
+    if part.pop("text", None) is not None:
+        raise InvalidField(f"a part of type {kind} has no text", field="text")
+    if part.pop("file_id", None) is not None:
+        advice = "upload the picture to /v1/images and give its id as image_url"
+        raise InvalidField(f"there are no stored files: {advice}", "unsupported_field", "file_id")
+    place = "image_url.url"
+    if isinstance(image, str):
+        image, place = {"url": image}, "image_url"
+    if not isinstance(image, dict):
+        raise InvalidField(f"a part of type {kind} needs image_url; {_HOW_PICTURE}", field=None)
+    if "detail" in part:
+        image = {"detail": part.pop("detail")} | image
+    return part | {"type": "image_url", "image_url": image, "place": place}
+
+
+def _as_parts(content: Any) -> Any:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if isinstance(content, list):
+        return content
+    raise InvalidField(f"content must be a string or a list of parts; {_HOW}")
+
+
+class ChatMessage(Lenient):
+    """One turn. Only turns of the user may hold pictures. `name` is not shown to the model."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[list[Part], BeforeValidator(_as_parts, json_schema_input_type=Any)]
+    name: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_one_spelling(cls, message: Any) -> Any:
+        if not isinstance(message, dict):
+            raise InvalidField('a turn must be an object: {"role": "user", "content": "..."}')
+        role = message.get("role")
+        if role in ("tool", "function"):
+            advice = "this server calls no functions; write the result into a turn of the user"
+            raise InvalidField(f"turns of role {role} are not supported: {advice}", field="role")
+        if role == "assistant" and message.get("content") is None:
+            refused = message.get("refusal")
+            content = refused if isinstance(refused, str) else ""
+            message = message | {"content": content, "refusal": None}
+        return without_unsupported(message, _UNSUPPORTED)

@@ -1,0 +1,132 @@
+"""The JSON of a request to /v1/responses: fields of OpenAI and, beside them, qwink's."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from qwink.server.fields import (
+    Count,
+    InvalidField,
+    Unsupported,
+    all_empty,
+    among,
+    empty,
+    without_unsupported,
+)
+from qwink.server.messages import ChatMessage
+from qwink.server.schema import COMMON_UNSUPPORTED, AnswerRequest
+
+_ONE = "invalid_value"
+_NO_STORE = "this server stores no answers; send the earlier turns in input"
+_NO_TOOLS = "this server calls no functions; write it as the text of a message"
+LOGPROBS = "message.output_text.logprobs"
+
+
+def _no_reasoning(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    asks_nothing = value.get("effort") in (None, "none", "minimal")
+    return asks_nothing and all_empty(value | {"effort": None})
+
+
+def _plain_text(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    form, rest = value.get("format"), value | {"format": None, "verbosity": None}
+    plain = form is None or form == {"type": "text"}
+    return plain and value.get("verbosity") in (None, "medium") and all_empty(rest)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+RESPONSE_UNSUPPORTED = COMMON_UNSUPPORTED | {
+    "access_programs": Unsupported("leave it out", all_empty),
+    "background": Unsupported(
+        "answers are not made in the background; write false or leave it out, and stream",
+        among(False),
+        _ONE,
+    ),
+    "background_options": Unsupported("leave it out", all_empty),
+    "context_management": Unsupported(
+        "nothing is left out of a conversation; leave it out and send fewer turns", empty
+    ),
+    "conversation": Unsupported(_NO_STORE, empty),
+    "image": Unsupported("answers are text; leave it out", all_empty),
+    "max_tool_calls": Unsupported("this server calls no tools; leave it out", _count),
+    "previous_response_id": Unsupported(_NO_STORE, empty),
+    "prompt": Unsupported("this server stores no prompts; send their text in input", empty),
+    "reasoning": Unsupported(
+        'this model answers without reasoning first; write {"effort": "none"} or leave it out',
+        _no_reasoning,
+    ),
+    "text": Unsupported(
+        'answers are plain text; write {"format": {"type": "text"}} or leave it out, and say in '
+        "the input which form and length the answer should have",
+        _plain_text,
+        _ONE,
+    ),
+    "truncation": Unsupported(
+        'nothing is left out of a conversation; write "disabled" or leave it out',
+        among("disabled"),
+        _ONE,
+    ),
+}
+
+
+class InputItem(ChatMessage):
+    """A message. OpenAI's other items belong to tools and to reasoning."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_message(cls, item: Any) -> Any:
+        if not isinstance(item, dict):
+            raise InvalidField('an item must be an object: {"role": "user", "content": "..."}')
+        if item.get("type") not in (None, "message"):
+            advice = _NO_STORE if item["type"] == "item_reference" else _NO_TOOLS
+            message = f"only items of type message are supported: {advice}"
+            raise InvalidField(message, "unsupported_field", "type")
+        # What answers carry along, and clients send back.
+        return {k: v for k, v in item.items() if k not in ("type", "id", "status", "phase")}
+
+
+class ResponseRequest(AnswerRequest):
+    """A request for a response. Fields that are absent or null take the model's defaults."""
+
+    input: list[InputItem] = Field(min_length=1)
+    instructions: str | None = None
+    max_output_tokens: Count | None = None
+    include: list[Literal["message.output_text.logprobs"]] | None = None
+    is_text: bool = Field(False, exclude=True)  # whether `input` was a string
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unsupported(cls, request: Any) -> Any:
+        if not isinstance(request, dict):
+            raise InvalidField("the body must be a JSON object")
+        request = without_unsupported(request, RESPONSE_UNSUPPORTED)
+        for item in _list(request.get("include")):
+            if item != LOGPROBS:
+                advice = f"nothing but {LOGPROBS} can be included; leave it out"
+                raise InvalidField(advice, "unsupported_field", "include")
+        given = request.get("input")
+        if given is None:
+            raise InvalidField("input is missing", "missing_field", "input")
+        is_text = isinstance(given, str)
+        if is_text:
+            given = [{"role": "user", "content": given}]
+        return request | {"input": given, "is_text": is_text}
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> ResponseRequest:
+        if self.top_logprobs and not self.include:
+            message = f'top_logprobs needs include: ["{LOGPROBS}"]'
+            raise InvalidField(message, field="top_logprobs")
+        return self
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
