@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,28 @@ SAMPLES = {
     "GIF": save(quadrants(), "GIF"),
     "BMP": save(quadrants(), "BMP"),
     "TIFF": save(quadrants(), "TIFF"),
+    "AVIF": save(quadrants(), "AVIF", quality=100, subsampling="4:4:4"),
 }
+FORMATS = (
+    *SAMPLES,
+    pytest.param(
+        "HEIC",
+        marks=pytest.mark.skipif(find_spec("pillow_heif") is None, reason="needs the extra heif"),
+    ),
+)
+
+
+def sample(kind: str) -> bytes:
+    """The quadrants in any supported format."""
+    return heic(quadrants()) if kind == "HEIC" else SAMPLES[kind]
+
+
+def heic(pixels: Array) -> bytes:
+    import pillow_heif
+
+    file = io.BytesIO()
+    pillow_heif.from_pillow(PIL.Image.fromarray(pixels)).save(file, quality=-1, chroma=444)
+    return file.getvalue()
 
 
 def refusal(source: Any) -> str:

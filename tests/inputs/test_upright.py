@@ -12,6 +12,7 @@ import numpy as np
 import PIL.Image
 import pytest
 from numpy.typing import NDArray
+from PIL import ImageDraw, ImageFont
 
 from qwink.inputs.images import decode, open_image
 from tests.inputs.pictures import Array, exif, quadrants, read, save
@@ -86,7 +87,8 @@ def test_sixteen_bits_are_scaled_not_clipped() -> None:
     [
         (np.array([[0, 1]], np.float32), [0, 255], False),
         (np.array([[0, 200]], np.float32), [0, 200], False),
-        (np.array([[0, 257]], np.int32), [0, 1], False),
+        (np.array([[0, 257]], np.int32), [0, 255], True),
+        (np.array([[0, 30_000]], np.int32), [0, 117], False),
         (np.array([[0, 200]], np.int32), [0, 200], False),
         (np.array([[-100, 0, 100]], np.float32), [0, 128, 255], True),
         (np.array([[-7, -7]], np.int32), [0, 0], True),
@@ -97,6 +99,70 @@ def test_32_bit_grey(values: Any, expected: list[int], warned: bool) -> None:
     picture = read(save(PIL.Image.fromarray(values), "TIFF"))
     assert picture.pixels[0, :, 0].tolist() == expected
     assert any("stretched" in warning for warning in picture.warnings) == warned
+
+
+@pytest.mark.parametrize("top", [1023, 4095, 16383])
+@pytest.mark.parametrize("low", [0, 30_000])
+def test_few_bits_of_sixteen_are_stretched(top: int, low: int) -> None:
+    ramp = (np.linspace(0, top, 256) + low).astype(np.uint16)[None].repeat(4, 0)
+    wanted = np.arange(256)
+    rgb = np.repeat(ramp[..., None], 3, axis=2)
+    opaque = np.concatenate([rgb, np.full_like(rgb[..., :1], 65535)], axis=2)
+    tiff = save(PIL.Image.fromarray(ramp), "TIFF")
+    for data in (png16(ramp, 0), tiff, png16(rgb, 2), png16(opaque, 6)):
+        picture = read(data)
+        assert np.abs(picture.pixels[..., 1].astype(int) - wanted).max() <= 1
+        assert picture.warnings[0].endswith("they were stretched to 0..255")
+
+
+def test_one_value_of_sixteen_bits_is_not_stretched() -> None:
+    picture = read(png16(np.full((4, 4), 2570, np.uint16), 0))
+    assert (picture.pixels.max(), picture.warnings) == (10, ())
+
+
+def test_hardly_any_contrast_gives_a_warning() -> None:
+    pixels = np.full((8, 8, 3), 250, np.uint8)
+    assert read(save(pixels, "PNG")).warnings == ()
+    pixels[2:4] = 240
+    assert "almost no contrast" in read(save(pixels, "PNG")).warnings[0]
+
+
+# --- transparency
+
+
+def on_nothing(colour: tuple[int, int, int, int]) -> PIL.Image.Image:
+    """A text of this colour; everything else is transparent."""
+    image = PIL.Image.new("RGBA", (160, 48))
+    ImageDraw.Draw(image).text((8, 8), "Total 42", colour, ImageFont.load_default(30))
+    return image
+
+
+@pytest.mark.parametrize(
+    ("colour", "dark"),
+    [
+        ((255, 255, 255, 255), True),
+        ((255, 255, 160, 255), True),
+        ((255, 255, 255, 200), True),
+        ((210, 210, 210, 255), True),
+        ((0, 0, 0, 255), False),
+        ((200, 30, 60, 255), False),
+        ((120, 120, 120, 255), False),
+    ],
+)
+def test_the_ground_keeps_the_contrast(colour: tuple[int, int, int, int], dark: bool) -> None:
+    image = on_nothing(colour)
+    webp = save(image, "WEBP", lossless=True)
+    for source in (image, save(image, "PNG"), webp, np.asarray(image)):
+        picture = read(source)
+        assert picture.pixels[0, 0].tolist() == [0 if dark else 255] * 3
+        assert int(picture.pixels.max()) - int(picture.pixels.min()) > 100
+        assert any("transparency" in warning for warning in picture.warnings) == dark
+
+
+def test_rounded_corners_stay_white() -> None:
+    page = np.full((100, 100, 4), 255, np.uint8)
+    page[:3, :3, 3] = 0
+    assert read(PIL.Image.fromarray(page)).warnings == ()
 
 
 # --- orientation

@@ -212,7 +212,7 @@ def _read_stdin(sources: list[str]) -> list[str | bytes]:
 
 
 def _stdin_bytes() -> bytes:
-    from qwink.inputs.images import MAX_FILE_BYTES
+    from qwink.inputs.files import MAX_FILE_BYTES
 
     if sys.stdin is None:
         raise OptionError("- reads a picture from stdin, which is closed")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import PIL.Image
+from PIL import features
+from PIL.AvifImagePlugin import AvifImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
@@ -19,15 +22,16 @@ from qwink.errors import ImageError, ImageTooLarge
 # Readers are called directly. `PIL.Image.open` would apply a limit from a global variable of the
 # process and try formats that we do not expose. (The readers of WebP and TIFF apply that limit
 # too; it is 89 megapixels unless the user changed it.)
-READERS: dict[str, type[ImageFile]] = {
+_READERS: dict[str, type[ImageFile]] = {
     "JPEG": JpegImageFile,
     "PNG": PngImageFile,
     "WebP": WebPImageFile,
     "GIF": GifImageFile,
     "BMP": BmpImageFile,
     "TIFF": TiffImageFile,
+    "AVIF": AvifImageFile,
 }
-SUPPORTED_FORMATS = tuple(READERS)
+SUPPORTED_FORMATS = (*_READERS, "HEIC")
 
 _SIGNATURES = (
     (0, b"\xff\xd8\xff", "JPEG"),
@@ -41,13 +45,16 @@ _SIGNATURES = (
     (0, b"II+\0", "TIFF"),
     (0, b"MM\0+", "TIFF"),
 )
+# Brands of ISO base media files (ISO/IEC 23008-12, AV1 Image File Format).
+_BRANDS = {
+    "AVIF": {b"avif", b"avis"},
+    "HEIC": {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"},
+}
+_ANY_HEIF = {b"mif1", b"mif2", b"msf1"}  # the codec is named by a compatible brand
+
 # Other files that people give by mistake, so that the message can name them.
 _LOOKALIKES = (
     (0, b"%PDF", "a PDF; render its pages to PNG first"),
-    (4, b"ftyphei", "a HEIC photo"),
-    (4, b"ftyphev", "a HEIC photo"),
-    (4, b"ftypmif1", "a HEIC photo"),
-    (4, b"ftypavi", "an AVIF picture"),
     (4, b"ftyp", "a video"),
     (0, b"\x1aE\xdf\xa3", "a video"),
     (4, b"JXL ", "a JPEG XL picture"),
@@ -65,11 +72,53 @@ def identify(data: bytes, name: str) -> str:
     for offset, signature, kind in _SIGNATURES:
         if data.startswith(signature, offset):
             return kind
+    brand = _brand(data)
+    if brand is not None:
+        return brand
     looks = next((what for at, sign, what in _LOOKALIKES if data.startswith(sign, at)), None)
     looks = looks or _looks_like_text(data[:1024])
     supported = f"{', '.join(SUPPORTED_FORMATS[:-1])} and {SUPPORTED_FORMATS[-1]}"
     what = f"looks like {looks}" if looks else "is no picture of a known format"
     raise ImageError(f"{name} {what}; supported are {supported}")
+
+
+def read_header(file: io.BytesIO, kind: str) -> ImageFile:
+    """The image of a file of this format, its header read.
+
+    Raises ImageError where the decoder of AVIF or HEIC is not installed.
+    """
+    if kind == "HEIC":
+        return _heif_reader()(file)
+    if kind == "AVIF" and not features.check("avif"):
+        raise ImageError(
+            "this build of Pillow has no AVIF decoder; install Pillow from PyPI, or save the "
+            "picture as JPEG or PNG"
+        )
+    return _READERS[kind](file)
+
+
+def _heif_reader() -> type[ImageFile]:
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError:
+        raise ImageError(
+            "HEIC pictures need pillow-heif; install it (pip install pillow-heif), or save the "
+            "picture as JPEG or PNG"
+        ) from None
+    reader: type[ImageFile] = HeifImageFile
+    return reader
+
+
+def _brand(data: bytes) -> str | None:
+    """AVIF or HEIC, if the `ftyp` box at the start of the file names one of its brands."""
+    if data[4:8] != b"ftyp":
+        return None
+    length = min(int.from_bytes(data[:4], "big"), 256)
+    major, names = data[8:12], {data[at : at + 4] for at in range(16, length, 4)}
+    for kind, brands in _BRANDS.items():
+        if major in brands or (major in _ANY_HEIF and names & brands):
+            return kind
+    return "HEIC" if major in _ANY_HEIF else None
 
 
 def _looks_like_text(head: bytes) -> str | None:

@@ -13,21 +13,31 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
+from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
 from qwink.errors import ImageError, ImageTooLarge
-from qwink.inputs.formats import READERS, errors_of_pillow, identify
+from qwink.inputs.files import BinaryFile, read_object, read_path, spelled
+from qwink.inputs.formats import errors_of_pillow, identify, read_header
+from qwink.inputs.partial import PARTIAL, load_partly
+from qwink.inputs.ranges import (
+    contrast_warnings,
+    is_deep_png,
+    joined,
+    lower_bytes,
+    uses_few_levels,
+)
 from qwink.inputs.upright import orientation_of, orientation_of_file, to_rgb, upright_pixels
 from qwink.types import Picture
 
 MAX_IMAGE_PIXELS = 64_000_000
-MAX_FILE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,19 +54,27 @@ class OpenedImage:
     warnings: tuple[str, ...] = ()
     name: str = "the image"  # what messages call it
     orientation: int = 1  # as in EXIF
+    must_reduce: bool = False  # a JPEG whose sides must be halved to stay below the limit
     content: bytes | NDArray[np.uint8] = field(default=b"", repr=False)
 
 
 def open_image(
-    source: bytes | str | os.PathLike[str] | PIL.Image.Image | NDArray[np.uint8],
+    source: bytes
+    | str
+    | os.PathLike[str]
+    | BinaryFile
+    | PIL.Image.Image
+    | NDArray[np.uint8]
+    | NDArray[np.floating[Any]],
     max_image_pixels: int = MAX_IMAGE_PIXELS,
 ) -> OpenedImage:
     """Read a file's header, or copy the pixels of a PIL image or array.
 
-    Arrays are uint8 [H, W, 3] (RGB), [H, W, 4] (RGBA) or [H, W] (grey).
+    Arrays are uint8, or floats in 0..1, [H, W, 3] (RGB), [H, W, 4] (RGBA) or [H, W] (grey).
 
-    Raises ImageTooLarge for more than `max_image_pixels` (width × height), before decoding, and
-    ImageError for anything that cannot be read or is not a picture of a supported format.
+    Raises ImageTooLarge for more than `max_image_pixels` (width × height) after decoding, before
+    it is decoded, and ImageError for anything that cannot be read or is not a picture of a
+    supported format. A JPEG may have four times as many pixels, since it is decoded at half size.
     """
     if isinstance(source, np.ndarray):
         return _open_array(source, max_image_pixels)
@@ -65,35 +83,78 @@ def open_image(
     if isinstance(source, bytes | bytearray | memoryview):
         return _open_bytes(bytes(source), "the image", max_image_pixels)
     if isinstance(source, str | os.PathLike):
-        name = repr(os.fspath(source))
-        return _open_bytes(_read_file(source, name), name, max_image_pixels)
+        return _open_bytes(read_path(source), spelled(source), max_image_pixels)
+    if isinstance(source, BinaryFile):
+        return _open_bytes(read_object(source), "the image", max_image_pixels)
     raise ImageError(
         f"cannot make a picture of {type(source).__name__}; "
-        "give a path, bytes, a PIL image or a uint8 array"
+        "give a path, bytes, a file object, a PIL image or an array"
     )
 
 
 def decode(opened: OpenedImage, at_least: tuple[int, int] | None = None) -> Picture:
-    """Decode the first frame or page to upright RGB, transparent parts on white.
+    """Decode the first frame or page to upright RGB.
+
+    Transparent parts become white, or black behind light things. Values of 16 bits that use a small
+    part of their range are stretched. A JPEG or PNG without its end is decoded if at least half of
+    its rows are there. Each of these gives a warning.
 
     `at_least` is (width, height), upright. A JPEG is then decoded at ½, ¼ or ⅛ of its size where
     both sides stay at least this long; other formats are decoded at full size. With twice the
     final size, the final resample is as good as from all pixels (PSNR 46 dB).
 
-    Raises ImageError for a damaged or truncated file.
+    Raises ImageError for a damaged file.
     """
     if isinstance(opened.content, np.ndarray):
         return Picture(opened.content, opened.key, opened.size, opened.warnings)
+
+    def open_again(data: bytes) -> ImageFile:
+        image = read_header(io.BytesIO(data), opened.format)
+        if isinstance(image, JpegImageFile):
+            _reduce(image, opened, at_least)
+        return image
+
     with errors_of_pillow(opened.name, opened.format):
-        image = READERS[opened.format](io.BytesIO(opened.content))
-        if at_least is not None and isinstance(image, JpegImageFile):
-            width, height = max(1, at_least[0]), max(1, at_least[1])
-            turned = opened.orientation >= 5
-            image.draft(None, (height, width) if turned else (width, height))
-        image.load()
-        rgb, notes = to_rgb(image)
+        image, notes = _load(opened, open_again)
+        rgb, more = to_rgb(image)
+        notes += more or contrast_warnings(rgb)
         pixels = upright_pixels(rgb, opened.orientation)
     return Picture(pixels, opened.key, opened.size, opened.warnings + notes)
+
+
+def _reduce(image: JpegImageFile, opened: OpenedImage, at_least: tuple[int, int] | None) -> None:
+    """Make the decoder of a JPEG scale it down as far as `at_least` and the limit allow."""
+    width, height = image.size
+    wanted_width, wanted_height = at_least or opened.size
+    if opened.orientation >= 5:
+        wanted_width, wanted_height = wanted_height, wanted_width
+    if opened.must_reduce:
+        wanted_width, wanted_height = min(wanted_width, width // 2), min(wanted_height, height // 2)
+    if at_least is not None or opened.must_reduce:
+        image.draft(None, (max(1, wanted_width), max(1, wanted_height)))
+
+
+def _load(
+    opened: OpenedImage, open_again: Callable[[bytes], ImageFile]
+) -> tuple[PIL.Image.Image, tuple[str, ...]]:
+    """The decoded image, and warnings."""
+    data = opened.content
+    assert isinstance(data, bytes)
+    image = open_again(data)
+    deep = is_deep_png(image)
+    try:
+        image.load()
+    except OSError:
+        partly = load_partly(opened.format, data, open_again) if opened.format in PARTIAL else None
+        if partly is None:
+            raise
+        return partly[0], (f"{opened.name} is {partly[1]}",)
+    if deep and uses_few_levels(image):
+        lower = open_again(data)
+        lower_bytes(lower)
+        lower.load()
+        return joined(image, lower)
+    return image, ()
 
 
 def _open_bytes(data: bytes, name: str, max_image_pixels: int) -> OpenedImage:
@@ -101,8 +162,10 @@ def _open_bytes(data: bytes, name: str, max_image_pixels: int) -> OpenedImage:
         raise ImageError(f"{name} is empty (0 bytes); save or download it again")
     kind = identify(data, name)
     with errors_of_pillow(name, kind):
-        image = READERS[kind](io.BytesIO(data))
-        _check_size(image.size, name, max_image_pixels)
+        image = read_header(io.BytesIO(data), kind)
+        reduce = _must_reduce(image, max_image_pixels)
+        if not reduce:
+            _check_size(image.size, name, max_image_pixels)
         animated = bool(getattr(image, "is_animated", False))
         orientation = orientation_of_file(image, data)
         width, height = image.size
@@ -117,8 +180,21 @@ def _open_bytes(data: bytes, name: str, max_image_pixels: int) -> OpenedImage:
         warnings=warnings,
         name=name,
         orientation=orientation,
+        must_reduce=reduce,
         content=data,
     )
+
+
+def _must_reduce(image: ImageFile, max_image_pixels: int) -> bool:
+    """Whether the limit holds only if the decoder halves the sides.
+
+    Not for a progressive JPEG, since its decoder keeps coefficients of all pixels in memory.
+    """
+    width, height = image.size
+    if not isinstance(image, JpegImageFile) or image.info.get("progressive"):
+        return False
+    halved = (width + 1) // 2 * ((height + 1) // 2)
+    return width * height > max_image_pixels >= halved
 
 
 def _open_pil(image: PIL.Image.Image, max_image_pixels: int) -> OpenedImage:
@@ -130,22 +206,40 @@ def _open_pil(image: PIL.Image.Image, max_image_pixels: int) -> OpenedImage:
         image.load()  # first, since it turns TIFF upright and finds late EXIF in PNG
         orientation = orientation_of(image)
         rgb, notes = to_rgb(image)
+        notes = notes or contrast_warnings(rgb)
         return _pixels_opened(upright_pixels(rgb, orientation), name, notes)
 
 
-def _open_array(array: NDArray[np.uint8], max_image_pixels: int) -> OpenedImage:
+def _open_array(array: NDArray[Any], max_image_pixels: int) -> OpenedImage:
     shape = array.shape
     channels_last = len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4))
-    if array.dtype != np.uint8 or not channels_last or 0 in shape:
+    known = array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)
+    if not known or not channels_last or 0 in shape:
         raise ImageError(
-            f"cannot use an array of {array.dtype} {list(shape)} as a picture; "
-            "give uint8 in 0..255 of shape [height, width, 3], [.., .., 4] or [height, width]"
+            f"cannot use an array of {array.dtype} {list(shape)} as a picture; give uint8 in "
+            "0..255 of shape [height, width, 3], [.., .., 4] or [height, width], or floats in 0..1"
         )
     _check_size((shape[1], shape[0]), "the array", max_image_pixels)
+    if array.dtype != np.uint8:
+        array = _bytes_of_floats(array)
     if len(shape) == 3 and shape[2] == 3:
         return _pixels_opened(array.copy(order="C"), "the array")
-    rgb, _ = to_rgb(PIL.Image.fromarray(np.ascontiguousarray(array)))
-    return _pixels_opened(upright_pixels(rgb, orientation=1), "the array")
+    rgb, notes = to_rgb(PIL.Image.fromarray(np.ascontiguousarray(array)))
+    return _pixels_opened(upright_pixels(rgb, orientation=1), "the array", notes)
+
+
+def _bytes_of_floats(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """Floats in 0..1 to 0..255. Raises ImageError for other values."""
+    low, high = float(array.min()), float(array.max())
+    if not (low >= 0 and high <= 1):  # NaN is neither
+        if low >= 0 and high <= 255:
+            way_out = "divide it by 255, or convert it to uint8"
+        else:
+            way_out = "scale it, with numpy.clip for stray values"
+        raise ImageError(
+            f"the array has floats from {low:g} to {high:g}; they must lie in 0..1: {way_out}"
+        )
+    return np.rint(array.astype(np.float32) * 255).astype(np.uint8)
 
 
 def _pixels_opened(
@@ -168,26 +262,6 @@ def _key(domain: bytes, content: bytes | memoryview) -> str:
     digest = hashlib.sha256(b"qwink %s\0" % domain)
     digest.update(content)
     return digest.hexdigest()
-
-
-def _read_file(path: str | os.PathLike[str], name: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            limit = MAX_FILE_BYTES  # pipes and devices have no size
-            if stat.S_ISREG(status.st_mode):
-                limit = min(limit, status.st_size)
-            data = file.read(limit + 1)
-    except FileNotFoundError:
-        raise ImageError(f"no such file: {name}; check the path") from None
-    except IsADirectoryError:
-        raise ImageError(f"{name} is a folder; name a picture in it") from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ImageError(f"cannot read {name}: {why}") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise ImageTooLarge(f"{name} has more than {MAX_FILE_BYTES >> 20} MiB; save it smaller")
-    return data
 
 
 def _check_size(size: tuple[int, int], name: str, max_image_pixels: int) -> None:

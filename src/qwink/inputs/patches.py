@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qwink.errors import OptionError
 from qwink.types import Grid, Patches, Picture
 
-PREPROCESSING_VERSION = 1
+PREPROCESSING_VERSION = 2
 
 Resample = Literal["box", "bilinear", "bicubic", "lanczos"]
 RESAMPLES: tuple[Resample, ...] = get_args(Resample)

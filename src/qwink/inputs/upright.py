@@ -9,6 +9,9 @@ from PIL.ImageFile import ImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
+from qwink.inputs.ground import lay_on_ground
+from qwink.inputs.ranges import is_deep, to_8_bits
+
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {
     2: PIL.Image.Transpose.FLIP_LEFT_RIGHT,
@@ -59,37 +62,13 @@ def upright_pixels(rgb: PIL.Image.Image, orientation: int) -> NDArray[np.uint8]:
 
 
 def to_rgb(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]]:
+    """RGB of 8 bits from any mode, and warnings about what had to be changed to see it."""
     notes: tuple[str, ...] = ()
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        image, notes = _to_8_bits(image)
+    if is_deep(image):
+        image, notes = to_8_bits(image)
     if image.mode == "La":
         image = image.convert("LA")  # Pillow cannot convert La to RGBA directly
     if image.has_transparency_data:
-        image = image.convert("RGBA")
-        canvas = PIL.Image.new("RGB", image.size, "white")
-        canvas.paste(image, mask=image.getchannel("A"))
-        return canvas, notes
+        image, laid = lay_on_ground(image.convert("RGBA"))
+        return image, notes + laid
     return (image if image.mode == "RGB" else image.convert("RGB")), notes
-
-
-def _to_8_bits(image: PIL.Image.Image) -> tuple[PIL.Image.Image, tuple[str, ...]]:
-    """Grey of 16 or 32 bits to 8, scaled, since Pillow's conversion would clip."""
-    values = np.asarray(image)
-    notes: tuple[str, ...] = ()
-    if image.mode.startswith("I;16"):
-        grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)  # rounds x / 257
-    else:
-        values = np.nan_to_num(values.astype(np.float32), posinf=0.0, neginf=0.0)
-        low, high = float(values.min()), float(values.max())
-        # The smallest common range that holds the values; floats may be 0..1.
-        ranges = (1.0, 255.0, 65535.0) if image.mode == "F" else (255.0, 65535.0)
-        top = next((top for top in ranges if low >= 0 and high <= top), None)
-        if top is None:
-            notes = (f"pixel values from {low:g} to {high:g} were stretched to 0..255",)
-        else:
-            low, high = 0.0, top
-        grey = np.rint((values - low) * (255.0 / max(high - low, 1e-30))).astype(np.uint8)
-    transparent = image.info.get("transparency")
-    if isinstance(transparent, int):
-        grey[values == transparent] = 255
-    return PIL.Image.fromarray(grey), notes
