@@ -23,12 +23,15 @@ from qwink.engine.threads import physical_cores
 from qwink.errors import ArtifactError
 from qwink.export import linear
 from qwink.export.build import export
-from qwink.export.graph import MICROSOFT
+from qwink.export.graph import MICROSOFT, Graph, WeightFile
 from qwink.export.linear import Activation, Matrix
 from qwink.export.quantize import dequantize_blocks, quantize_blocks, quantize_columns
 from qwink.export.recipe import RECIPES, Recipe, Scheme
+from qwink.export.target import choose_target
 from qwink.export.text import decode_schemes
+from qwink.export.vision import Encoder
 from qwink.model.artifact import Artifact
+from qwink.model.weights import Weights
 from qwink.native import FULL_INT8, NATIVE_LAYOUT, Layout, capabilities, choose_kernels
 from qwink.types import Grid, ImageSpan, Patches
 from tests.checkpoints import write_checkpoint
@@ -548,3 +551,69 @@ def _starting_with_sink(case: Case) -> Case:
     ids[0] = SINK
     spans: tuple[ImageSpan, ...] = case.prompt.images
     return Case(make_prompt(ids.tolist(), spans), case.patches)
+
+
+# The encoder's parts
+
+
+def undivided(artifact: Artifact, engine: OnnxEngine, folder: Path, recipe: Recipe) -> Any:
+    """The same encoder as one graph without branches."""
+    file = WeightFile(folder / "whole.bin")
+    target = choose_target(recipe, artifact.manifest.layout)
+    graph = Graph("whole", file, target)
+    with Weights(folder / "checkpoint") as weights:
+        encoder = Encoder(graph, engine.config, weights, recipe.vision)
+        stream, outputs = encoder.embed(graph), []
+        for layer in range(engine.config.vision.depth):
+            encoder.layer(stream, layer)
+            if layer in engine.config.vision.deepstack_layers:
+                outputs.append(encoder.tap(stream, layer))
+        outputs.append(encoder.merge(stream))
+    width = engine.config.vision.out_hidden_size
+    for number, tokens in enumerate(outputs):
+        graph.output(tokens, f"tokens{number}", np.float32, ["tokens", width])
+    graph.save(folder / "whole.onnx")
+    file.close()
+    return engine._session(folder / "whole.onnx")
+
+
+@pytest.mark.parametrize("layout", ["onnxruntime", NATIVE_LAYOUT])
+@pytest.mark.parametrize("name", ["exact", "fast"])
+def test_parts_of_the_encoder_give_the_bits_of_the_whole(
+    checkpoint: tuple[Path, Any], tmp_path: Path, layout: Layout, name: str
+) -> None:
+    if layout not in capabilities().layouts or (name == "exact" and layout != "onnxruntime"):
+        pytest.skip("this recipe has no such layout here")
+    recipe = RECIPES[name]
+    (tmp_path / "checkpoint").symlink_to(checkpoint[0])
+    artifact = export(checkpoint[0], tmp_path / "artifact", recipe, layout=layout)
+    engine = OnnxEngine(artifact, threads=1)
+    whole = undivided(artifact, engine, tmp_path, recipe)
+    rng = np.random.default_rng(5)
+    images = [noise(engine.config, grid, "picture", rng) for grid in (LARGE, Grid(2, 4, 4))]
+    parts = list(engine.encode_parts(images))
+    assert parts[:-1] == [None] * (2 * engine.config.vision.num_parts - 1)
+    for patches, encoded in zip(images, parts[-1] or [], strict=True):
+        grid = patches.grid
+        frames = patches.pixels.reshape(grid.t, grid.h * grid.w, -1)
+        *taps, embeds = whole.run(None, {"patches": frames, **engine._grid_tables(grid)})
+        np.testing.assert_array_equal(encoded.embeds, embeds)
+        np.testing.assert_array_equal(encoded.deepstack, taps)
+        assert len(taps) > 0
+
+
+def test_two_images_are_encoded_by_turns(exact: Pair) -> None:
+    """Parts of one may run between parts of another."""
+    engine, _ = exact
+    rng = np.random.default_rng(6)
+    images = [noise(engine.config, grid, "picture", rng) for grid in (LARGE, WIDE)]
+    wanted = engine.encode(images)
+    turns = [engine.encode_parts([image]) for image in images]
+    *_, found = zip(*turns, strict=True)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one[0].embeds, other.embeds)
+        np.testing.assert_array_equal(one[0].deepstack, other.deepstack)
+
+
+def test_no_parts_of_no_images(exact: Pair) -> None:
+    assert list(exact[0].encode_parts([])) == [[]]

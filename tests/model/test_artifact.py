@@ -82,10 +82,10 @@ def test_file_that_vanishes_before_the_check(folder: Path) -> None:
         artifact.check()
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, "2"])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, "3"])
 def test_other_format_version(folder: Path, version: object) -> None:
     change_manifest(folder, format_version=version)
-    with pytest.raises(ArtifactError, match=f"format version {version}, this qwink reads 2"):
+    with pytest.raises(ArtifactError, match=f"format version {version}, this qwink reads 3"):
         Artifact.load(folder)
 
 
@@ -98,8 +98,8 @@ def test_other_format_version(folder: Path, version: object) -> None:
         "null",
         "7",
         '{"name": "My web app", "icons": []}',
-        '{"format_version": 2}',
-        '{"format_version": 2, "embedding": {}, "positions": [], "files": {}}',
+        '{"format_version": 3}',
+        '{"format_version": 3, "embedding": {}, "positions": [], "files": {}}',
         "\ud800",
     ],
 )

@@ -148,16 +148,18 @@ def test_what_nobody_foresaw_ends_a_request_not_the_service(
 def test_images_are_encoded_together_and_once(tiny_model: Model, pictures: list[Path]) -> None:
     with running(tiny_model) as (vlm, engine):
         calls: list[list[Patches]] = []
-        real = engine.encode
+        real = engine.encode_parts
 
         def encode(images: list[Patches]) -> Any:
             calls.append(list(images))
-            return real(images)
+            yield from real(images)
 
-        engine.encode = encode  # type: ignore[attr-defined]
+        engine.encode_parts = encode  # type: ignore[attr-defined]
         hold(vlm, engine)
         inboxes = []
-        for question, paths in (("What changed?", pictures), ("And this one, so?", pictures[:1])):
+        # The second has more to do in all, so it comes after the first.
+        asked = (("What changed?", pictures), ("And this one, so? " * 60, pictures[:1]))
+        for question, paths in asked:
             sampling = vlm.split_options({"max_tokens": 4})[1]
             options = ImageOptions(min_pixels=4096, max_pixels=8192)
             message = Message("user", (*map(Picked, paths), question))
@@ -178,7 +180,7 @@ def test_an_image_that_fails_takes_only_its_own_request(
     tiny_model: Model, pictures: list[Path]
 ) -> None:
     with running(tiny_model) as (vlm, engine):
-        real = engine.encode
+        real = engine.encode_parts
         options = ImageOptions(min_pixels=4096, max_pixels=8192)
         sampling = vlm.split_options({"max_tokens": 4})[1]
         requests = [
@@ -190,9 +192,9 @@ def test_an_image_that_fails_takes_only_its_own_request(
         def encode(images: list[Patches]) -> Any:
             if any(image is bad for image in images):
                 raise RuntimeError("a broken image")
-            return real(images)
+            yield from real(images)
 
-        engine.encode = encode  # type: ignore[attr-defined]
+        engine.encode_parts = encode  # type: ignore[attr-defined]
         hold(vlm, engine)
         inboxes = [Inbox() for _ in requests]
         for prepared, inbox in zip(requests, inboxes, strict=True):

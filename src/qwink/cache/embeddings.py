@@ -75,6 +75,10 @@ class EmbeddingCache:
     def evictions(self) -> int:
         return self._memory.evictions
 
+    def __contains__(self, key: object) -> bool:
+        """Whether memory has the image. Counts neither as a hit nor as a miss."""
+        return key in self._memory
+
     def get(self, key: str, grid: Grid) -> EncodedImage | None:
         """The image with this key, whose picture has this grid; its arrays are float16."""
         image = self._memory.get(key)

@@ -32,6 +32,10 @@ class MemoryCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __contains__(self, key: object) -> bool:
+        """Whether a value is kept. Does not count as its use."""
+        return key in self._values
+
     def get(self, key: str) -> V | None:
         """The value, which now counts as used last; None if it is not kept."""
         with self._lock:

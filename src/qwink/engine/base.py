@@ -139,6 +139,11 @@ class Engine(Protocol):
     def encode(self, images: Sequence[Patches]) -> list[EncodedImage]:
         """Run the vision encoder over images; more than `traits.encode_batch` gain nothing."""
 
+    def encode_parts(self, images: Sequence[Patches]) -> Iterator[list[EncodedImage] | None]:
+        """As `encode`, in parts of less time each: gives None after each part but the last, and
+        then the encoded images, the same to the last bit. Other passes may run between two parts.
+        """
+
     def open_cache(self, num_slots: int, capacity: int) -> Any:
         """A KVCache of this engine, of up to `num_slots`: fewer where memory holds no more.
 
@@ -160,6 +165,13 @@ class Engine(Protocol):
 
     def logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """Final norm and LM head: [L, D] → [L, vocab]."""
+
+
+def last(parts: Iterator[list[EncodedImage] | None]) -> list[EncodedImage]:
+    """The result of `Engine.encode_parts`."""
+    *_, encoded = parts
+    assert encoded is not None
+    return encoded
 
 
 def image_key(patches_key: str, artifact_id: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from qwink import native
-from qwink.engine.base import Chunk, NewTokens, Traits, image_key
+from qwink.engine.base import Chunk, NewTokens, Traits, image_key, last
 from qwink.engine.fork import outlive_forks
 from qwink.engine.onnx_cache import OnnxCache
 from qwink.engine.onnx_text import Tokens, text_graph
@@ -61,6 +61,7 @@ class OnnxEngine:
         positions = artifact.table(artifact.manifest.positions)
         self._position_table = widen(positions)
         self._grids: dict[Grid, dict[str, Float]] = {}
+        self._no_stream = self._empty_stream()
         self._text_rope = self._rope(np.arange(0))
 
     @property
@@ -112,19 +113,46 @@ class OnnxEngine:
 
         The frames of a video attend each to itself.
         """
-        return [self._encode(patches) for patches in images]
+        return last(self.encode_parts(images))
 
-    def _encode(self, patches: Patches) -> EncodedImage:
-        grid = patches.grid
+    def encode_parts(self, images: Sequence[Patches]) -> Iterator[list[EncodedImage] | None]:
+        """As `encode`, about one layer of one image at a time."""
+        encoded: list[EncodedImage] = []
+        for patches in images:
+            for image in self._encode(patches):
+                if image is not None:
+                    encoded.append(image)
+                if len(encoded) < len(images):
+                    yield None
+        yield encoded
+
+    def _encode(self, patches: Patches) -> Iterator[EncodedImage | None]:
+        grid, vision = patches.grid, self.config.vision
         frames = patches.pixels.reshape(grid.t, grid.h * grid.w, -1)
-        names = ["embeds"] + ["deepstack"] * bool(self.config.vision.deepstack_layers)
-        results = self._vision.run(names, {"patches": frames, **self._grid_tables(grid)})
-        embeds = results[0]  # [V, D]
-        empty = np.zeros((0, *embeds.shape), np.float32)
-        deepstack = results[1] if len(results) > 1 else empty
+        fixed = {"patches": frames, **self._grid_tables(grid)}
+        # Values stay with ONNX Runtime from part to part, which saves copies of the stream.
+        feeds = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in fixed.items()}
+        feeds["stream"] = ort.OrtValue.ortvalue_from_numpy(self._no_stream)
+        tokens: list[Float] = []
+        for part in range(vision.num_parts):
+            feeds["part"] = ort.OrtValue.ortvalue_from_numpy(np.array(part, np.int64))
+            stream, found = self._vision.run_with_ort_values(["next_stream", "tokens"], feeds)
+            if found.shape()[0]:
+                tokens.append(found.numpy())
+            else:
+                feeds["stream"] = stream
+            if part < vision.num_parts - 1:
+                yield None
+        *taps, embeds = tokens  # each [V, D]
+        deepstack = np.stack(taps) if taps else np.zeros((0, *embeds.shape), np.float32)
         for array in (embeds, deepstack):
             array.flags.writeable = False
-        return EncodedImage(embeds, deepstack, grid, image_key(patches.key, self.artifact_id))
+        yield EncodedImage(embeds, deepstack, grid, image_key(patches.key, self.artifact_id))
+
+    def _empty_stream(self) -> Float:
+        """What the encoder's first part takes as the stream, and does not read."""
+        shape = next(one.shape for one in self._vision.get_inputs() if one.name == "stream")
+        return np.zeros([size if isinstance(size, int) else 0 for size in shape], np.float32)
 
     def _grid_tables(self, grid: Grid) -> dict[str, Float]:
         """Positions and rotations for one frame of `grid`; made once for each recent grid."""

@@ -6,6 +6,7 @@ of gigabytes is built with the memory of its largest tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,8 +58,15 @@ class Graph:
     prompt = ""
     huge_pages = False
 
-    def __init__(self, name: str, weights: WeightFile, target: Target | None = None) -> None:
-        self._name = name
+    def __init__(
+        self,
+        name: str,
+        weights: WeightFile,
+        target: Target | None = None,
+        prefix: str = "",
+    ) -> None:
+        """`prefix` begins all names that the graph makes up."""
+        self._name, self._prefix = name, prefix
         self.target = target or Target()
         self._weights = weights
         self._nodes: list[onnx.NodeProto] = []
@@ -75,7 +83,45 @@ class Graph:
 
     def _unique(self, stem: str) -> str:
         self._count += 1
-        return f"{stem}_{self._count}"
+        return f"{self._prefix}{stem}_{self._count}"
+
+    def branch(self, name: str) -> Graph:
+        """An empty graph for `choose`. It may refer to the values of this graph."""
+        branch = Graph(name, self._weights, self.target, f"{self._prefix}{name}.")
+        branch.prompt, branch.huge_pages = self.prompt, self.huge_pages
+        return branch
+
+    def result(self, value: str, dtype: Any, shape: list[int | str]) -> None:
+        """Give `value` out under its own name, as the next output of a branch."""
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._outputs.append(helper.make_tensor_value_info(value, kind, shape))
+
+    def choose(self, index: str, branches: Sequence[Graph]) -> list[str]:
+        """Run only the branch whose number is in `index`, an int64 scalar.
+
+        Returns the outputs, of which each branch has as many. A tree of If operators chooses, so
+        that a run passes few of them. There must be two branches or more.
+        """
+        return self._choose(index, branches, 0)
+
+    def _choose(self, index: str, branches: Sequence[Graph], first: int) -> list[str]:
+        half = len(branches) // 2
+        lower = self._subtree(index, branches[:half], first)
+        upper = self._subtree(index, branches[half:], first + half)
+        is_lower = self.node("Less", [index, self.constant(first + half, np.int64)])
+        outputs = [self.fresh("chosen") for _ in lower._outputs]
+        subgraphs = {"then_branch": lower._proto(), "else_branch": upper._proto()}
+        return self.nodes("If", [is_lower], outputs, **subgraphs)
+
+    def _subtree(self, index: str, branches: Sequence[Graph], first: int) -> Graph:
+        if len(branches) == 1:
+            return branches[0]
+        tree = self.branch(f"from{first}to{first + len(branches)}")
+        chosen = tree._choose(index, branches, first)
+        for name, output in zip(chosen, branches[0]._outputs, strict=True):
+            kind = output.type.tensor_type.elem_type
+            tree._outputs.append(helper.make_tensor_value_info(name, kind, None))
+        return tree
 
     def input(self, name: str, dtype: Any, shape: list[int | str]) -> str:
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -139,13 +185,15 @@ class Graph:
         """A value name not used so far."""
         return self._unique(stem)
 
-    def save(self, path: Path) -> None:
-        graph = helper.make_graph(
+    def _proto(self) -> onnx.GraphProto:
+        return helper.make_graph(
             self._nodes, self._name, self._inputs, self._outputs, self._initializers
         )
+
+    def save(self, path: Path) -> None:
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
         if self.native:
             opsets.append(helper.make_opsetid(NATIVE, 1))
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+        model = helper.make_model(self._proto(), opset_imports=opsets, ir_version=IR_VERSION)
         model.producer_name = "qwink"
         path.write_bytes(model.SerializeToString())

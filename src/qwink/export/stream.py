@@ -17,11 +17,14 @@ class Stream:
     products add to it themselves. With ONNX Runtime's, a sum waits for the norm that follows it.
     """
 
-    def __init__(self, graph: Graph, value: str, size: int, *, panels: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, value: str, size: int, *, panels: bool = False, stored: bool = False
+    ) -> None:
+        """`stored`: the value is the `stored` one of another stream, and lies as that did."""
         self.graph = graph
         self.panels = panels and graph.native and size % PANEL == 0
         self._size = size
-        self._value = self._to_panels(value) if self.panels else value
+        self._value = self._to_panels(value) if self.panels and not stored else value
         self._waiting: str | None = None
 
     def add_product(
@@ -70,6 +73,11 @@ class Stream:
         shape = self.graph.constant([-1, self._size], np.int64)
         turned = self.graph.node("Transpose", [self._value], perm=[1, 0, 2])
         return self.graph.node("Reshape", [turned, shape])
+
+    def stored(self) -> str:
+        """The value as it lies, from which another graph can go on."""
+        self._settle()
+        return self._value
 
     def _settle(self) -> None:
         if self._waiting is not None:

@@ -20,7 +20,7 @@ from qwink.errors import ArtifactError
 from qwink.model.config import ModelConfig, load_config
 from qwink.native import LAYOUTS, Layout
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 # Copied from the checkpoint, so that an engine can load an artifact without it.
 COPIED_FILES = (

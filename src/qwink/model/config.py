@@ -42,6 +42,11 @@ class VisionConfig:
         """Size of one attention head."""
         return self.hidden_size // self.num_heads
 
+    @property
+    def num_parts(self) -> int:
+        """Into how many parts an artifact's encoder is divided: patches, layers, taps, merger."""
+        return 1 + self.depth + len(self.deepstack_layers) + 1
+
 
 @dataclass(frozen=True, slots=True)
 class TextConfig:

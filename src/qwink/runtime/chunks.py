@@ -3,7 +3,7 @@
 An engine whose results do not depend on the cut (`traits.invariant`) may begin anywhere. Any other
 gives the same bits only for the same cuts: then the prompt alone decides where they are, and a
 known start is used up to the last of them. One lies behind the system turn and one behind each
-picture, so that the next question has little to compute.
+picture, so that the next question has little to compute. The cuts do not depend on the load.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ class Chunks:
     def __init__(self, size: int, *, anywhere: bool) -> None:
         self._size, self._anywhere = size, anywhere
 
-    def stop(self, prompt: Prompt, start: int) -> int:
-        """Where the chunk that begins at `start` ends."""
+    def stop(self, prompt: Prompt, start: int, most: int | None = None) -> int:
+        """Where the chunk that begins at `start` ends.
+
+        `most`: how many tokens are wanted at most. It counts only if any cut gives the same bits.
+        """
         if self._anywhere:
-            return min(start + self._size, len(prompt))
+            size = self._size if most is None else min(self._size, max(1, most))
+            return min(start + size, len(prompt))
         ends = self._ends(prompt)
         return ends[bisect_right(ends, start)]
 

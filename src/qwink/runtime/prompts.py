@@ -1,9 +1,15 @@
-"""Requests on their way to their first token: images are encoded, prompts prefilled."""
+"""Requests on their way to their first token: images are encoded, prompts prefilled.
+
+Which request runs next: the one with the least work left, where work is tokens to encode and
+tokens to prefill, and requests age: the work that was done for prompts before a request came
+counts as its own. So a short question overtakes a book that is under way, in another slot. But no
+question does that comes after as much work was done as the book is.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +18,27 @@ from numpy.typing import NDArray
 from qwink.cache.embeddings import EmbeddingCache
 from qwink.engine.base import Chunk, Engine
 from qwink.runtime.chunks import Chunks
+from qwink.runtime.encoding import Encoding
+from qwink.runtime.preparation import PreparedImage
 from qwink.runtime.request import Outcome, Ticket, accept
+from qwink.runtime.shares import Clock
 from qwink.runtime.slots import Slots, common_start
 from qwink.runtime.together import together_or_alone
-from qwink.types import EncodedImage, Event, Patches
+from qwink.types import Event, Patches
 
 Float = NDArray[np.float32]
 Tell = Callable[[Ticket, Event], None]
 
+# While there are answers under way, a chunk is as long as takes about this time: shorter chunks
+# let streams go on sooner, but read the weights more often.
+HURRIED_CHUNK_S = 0.2
+SHORTEST_CHUNK = 64  # tokens; shorter ones take nearly as long
+
 
 class Prompts:
-    """The group of tickets under way: as many as the engine gains from running together.
+    """The tickets under way. Those first in order run together, as many as the engine gains from.
 
-    A new group starts when all have left.
+    The others have begun and were overtaken.
     """
 
     def __init__(
@@ -35,27 +49,61 @@ class Prompts:
         slots: Slots,
         chunks: Chunks,
         tell: Tell,
+        clock: Clock = time.perf_counter,
     ) -> None:
         self.tickets: list[Ticket] = []
+        self.work_done = 0  # tokens encoded or prefilled since the start: what requests age by
         self._engine, self._cache = engine, cache
         self._embeddings, self._slots = embeddings, slots
-        self._chunks, self._tell = chunks, tell
+        self._chunks, self._tell, self._clock = chunks, tell, clock
+        self._encodings: dict[Encoding, list[Ticket]] = {}  # and the tickets that began them
+        self._tokens_per_second: float | None = None  # of the chunk that ran last
 
     def close(self) -> None:
         """Let go of the engine and its cache. Nothing runs afterwards."""
+        self._encodings.clear()
         del self._engine, self._cache, self._tell
 
-    def fits(self, ticket: Ticket) -> bool:
-        """Whether a request gains from running together with the group.
+    def order(self, ticket: Ticket) -> tuple[int, int]:
+        """What requests are ordered by: the first to run has the least."""
+        if ticket.lease is not None:
+            work = self._work(ticket, ticket.num_prefilled)
+        elif ticket.estimate is not None:
+            work = ticket.estimate
+        else:
+            work = ticket.estimate = self._work(ticket, self._slots.num_known(ticket.prompt))
+        return ticket.arrived + work, ticket.number
 
-        One that shares most of its prompt with another waits, to reuse what that one computes.
+    def _work(self, ticket: Ticket, num_known: int) -> int:
+        """Tokens to encode and to prefill, where the prompt's first `num_known` are known."""
+        to_encode = sum(
+            image.num_tokens
+            for image in _missing_images(ticket, num_known)
+            if isinstance(image.content, Patches) and image.key not in self._embeddings
+        )
+        return len(ticket.prompt) - num_known + to_encode
+
+    def is_next(self, ticket: Ticket) -> bool:
+        """Whether a waiting request would run if it were added."""
+        if len(self.tickets) < self._num_together:
+            return True
+        last = sorted(map(self.order, self.tickets))[self._num_together - 1]
+        return self.order(ticket) < last
+
+    def shares(self, ticket: Ticket) -> bool:
+        """Whether a waiting request shares most of its prompt with one under way.
+
+        It then waits, to reuse what that one computes.
         """
         prompt = ticket.prompt
-        return len(self.tickets) < max(1, self._engine.traits.prefill_batch) and not any(
+        found = any(
             2 * common_start(prompt.ids, prompt.images, other.prompt.ids, other.prompt.images)
             > len(prompt)
             for other in self.tickets
         )
+        if found:
+            ticket.estimate = None  # it will have less to do
+        return found
 
     def add(self, ticket: Ticket) -> None:
         """Take in a ticket that has a lease."""
@@ -63,79 +111,95 @@ class Prompts:
         ticket.num_prefilled = ticket.lease.num_reused
         if ticket.num_prefilled:
             ticket.watch.note(f"{ticket.num_prefilled} prompt tokens reused")
-            if _needed_images(ticket) != {image.key for image in ticket.request.images}:
+            needed = {image.key for image in _missing_images(ticket, ticket.num_prefilled)}
+            if needed != {image.key for image in ticket.request.images}:
                 ticket.watch.reused("encode")
         self.tickets.append(ticket)
 
-    def advance(self) -> list[Outcome]:
-        """One run of the encoder or, if there is nothing to encode, one chunk of each prompt.
+    @property
+    def _num_together(self) -> int:
+        return max(1, self._engine.traits.prefill_batch)
+
+    def advance(self, *, hurried: bool = False) -> list[Outcome]:
+        """One part of the encoder or, if there is nothing to encode, one chunk of each prompt that
+        runs. `hurried`: there are answers under way.
 
         Returns the tickets that have their first text or failed; they stay until they are removed.
         """
         known = [ticket for ticket in self.tickets if ticket.num_prefilled == len(ticket.prompt)]
         if known:  # the logits were kept with the keys and values
             return [(ticket, accept(ticket, _kept_logits(ticket))) for ticket in known]
-        missing = self._find_images()
-        if missing:
-            return self._encode(missing)
-        return self._prefill() if self.tickets else []
+        first = sorted(self.tickets, key=self.order)[: self._num_together]
+        encoding = self._find_encoding(first)
+        if encoding is not None:
+            return self._encode(encoding)
+        return self._prefill(first, hurried=hurried) if first else []
 
-    def _find_images(self) -> dict[str, tuple[Patches, list[Ticket]]]:
-        """Images to encode now, by key, and the tickets that they belong to."""
+    def _find_encoding(self, tickets: list[Ticket]) -> Encoding | None:
+        """Images that the tickets wait for: under way, or to be begun; None if there are none."""
+        self._drop_unneeded()
         most = max(1, self._engine.traits.encode_batch)
-        missing: dict[str, tuple[Patches, list[Ticket]]] = {}
-        for ticket in self.tickets:
-            needed = _needed_images(ticket)
-            for image in ticket.request.images:
-                if image.key in ticket.encoded or image.key not in needed:
+        missing: dict[str, Patches] = {}
+        owners: list[Ticket] = []
+        for ticket, image in _all_missing(tickets):
+            if image.key in missing:
+                continue
+            if len(missing) == most:
+                break
+            found = image.content
+            if isinstance(found, Patches):
+                under_way = next((one for one in self._encodings if image.key in one.keys), None)
+                if under_way is not None:
+                    if not missing:
+                        return under_way
                     continue
-                if image.key in missing:
-                    missing[image.key][1].append(ticket)
-                    ticket.watch.reused("encode")
+                known = self._embeddings.get(image.key, image.grid)
+                if known is None:
+                    missing[image.key] = found
+                    owners.append(ticket)
                     continue
-                if len(missing) == most:
-                    return missing
-                found = image.content
-                if isinstance(found, Patches):
-                    known = self._embeddings.get(image.key, image.grid)
-                    if known is None:
-                        missing[image.key] = (found, [ticket])
-                        continue
-                    found = known
-                ticket.encoded[image.key] = found
-                ticket.watch.reused("encode")
-        return missing
-
-    def _encode(self, missing: dict[str, tuple[Patches, list[Ticket]]]) -> list[Outcome]:
-        """Have images encoded and kept. Returns the tickets whose images failed."""
-        patches = [image for image, _ in missing.values()]
-        owners = dict.fromkeys(tickets[0] for _, tickets in missing.values())
-        for ticket in owners:
+                found = known
+            ticket.encoded[image.key] = found
+            ticket.watch.reused("encode")
+        if not missing:
+            return None
+        encoding = Encoding(self._engine, missing)
+        self._encodings[encoding] = list(dict.fromkeys(owners))
+        for ticket in self._encodings[encoding]:
             self._tell(ticket, Event("", stage="encode"))
-        start = time.perf_counter()
+        return encoding
 
-        def run(first: int, stop: int) -> Sequence[EncodedImage]:
-            return self._engine.encode(patches[first:stop])
+    def _drop_unneeded(self) -> None:
+        """Forget images under way whose requests have ended."""
+        needed = {image.key for _, image in _all_missing(self.tickets)}
+        for encoding in [one for one in self._encodings if not one.keys & needed]:
+            del self._encodings[encoding]
 
-        outcomes = together_or_alone(len(patches), run, "images")
-        spent = time.perf_counter() - start
+    def _encode(self, encoding: Encoding) -> list[Outcome]:
+        """Run a part, and keep images that are through. Returns the tickets whose images failed."""
+        owners = self._encodings[encoding]
+        start = self._clock()
+        finished = encoding.advance()
+        spent = self._clock() - start
         for ticket in owners:
             ticket.watch.add("encode", spent)
         failed: dict[Ticket, Exception] = {}
-        for (key, (_, tickets)), outcome in zip(missing.items(), outcomes, strict=True):
+        for key, outcome in finished:
+            users = [t for t, image in _all_missing(self.tickets) if image.key == key]
             if isinstance(outcome, Exception):
-                failed |= dict.fromkeys(tickets, outcome)
+                failed |= dict.fromkeys(users, outcome)
                 continue
             kept = self._embeddings.put(outcome)
-            for ticket in tickets:
+            self.work_done += outcome.num_tokens
+            for ticket in users:
                 ticket.encoded[key] = kept
+                ticket.watch.reused("encode")
         return list(failed.items())
 
-    def _prefill(self) -> list[Outcome]:
+    def _prefill(self, group: list[Ticket], *, hurried: bool) -> list[Outcome]:
         """A chunk of every prompt. Returns the tickets that have their first text or failed."""
-        start = time.perf_counter()
-        group = list(self.tickets)
-        chunks = [self._next_chunk(ticket) for ticket in group]
+        start = self._clock()
+        chunks = [self._next_chunk(ticket, hurried=hurried) for ticket in group]
         for ticket, chunk in zip(group, chunks, strict=True):
             if ticket.lease and chunk.start == ticket.lease.num_reused:
                 self._tell(ticket, Event("", stage="prefill"))
@@ -145,6 +209,10 @@ class Prompts:
 
         through, failed = [], []
         states = together_or_alone(len(group), run, "prompts")
+        num_tokens = sum(map(len, chunks))
+        self.work_done += num_tokens
+        spent = self._clock() - start
+        self._tokens_per_second = num_tokens / spent if spent > 0 else None
         for ticket, chunk, state in zip(group, chunks, states, strict=True):
             if isinstance(state, Exception):
                 failed.append((ticket, state))
@@ -153,14 +221,18 @@ class Prompts:
             if chunk.stop == len(chunk.prompt):
                 through.append((ticket, state))
         outcomes: list[Outcome] = [*failed, *(self._first_texts(through) if through else [])]
-        spent = time.perf_counter() - start
+        spent = self._clock() - start
         for ticket in group:
             ticket.watch.add("prefill", spent)
         return outcomes
 
-    def _next_chunk(self, ticket: Ticket) -> Chunk:
+    def _next_chunk(self, ticket: Ticket, *, hurried: bool) -> Chunk:
         prompt, start = ticket.prompt, ticket.num_prefilled
-        stop = self._chunks.stop(prompt, start)
+        most = None
+        if hurried and self._tokens_per_second is not None:
+            most = int(HURRIED_CHUNK_S * self._tokens_per_second) // SHORTEST_CHUNK * SHORTEST_CHUNK
+            most = max(SHORTEST_CHUNK, most)
+        stop = self._chunks.stop(prompt, start, most)
         return Chunk(ticket.slot, prompt, ticket.encoded, start, stop)
 
     def _first_texts(self, through: list[tuple[Ticket, Float]]) -> list[Outcome]:
@@ -184,11 +256,17 @@ class Prompts:
             self._slots.advance(ticket.lease, num_tokens, logits)
 
 
-def _needed_images(ticket: Ticket) -> set[str]:
-    """Keys of the images that tokens still to be run belong to."""
-    return {
-        span.key for span in ticket.prompt.images if span.start + span.length > ticket.num_prefilled
-    }
+def _missing_images(ticket: Ticket, num_known: int) -> list[PreparedImage]:
+    """Images not encoded yet that tokens behind the first `num_known` belong to."""
+    needed = {span.key for span in ticket.prompt.images if span.start + span.length > num_known}
+    images = ticket.request.images
+    return [one for one in images if one.key in needed and one.key not in ticket.encoded]
+
+
+def _all_missing(tickets: list[Ticket]) -> Iterator[tuple[Ticket, PreparedImage]]:
+    for ticket in tickets:
+        for image in _missing_images(ticket, ticket.num_prefilled):
+            yield ticket, image
 
 
 def _kept_logits(ticket: Ticket) -> Float:

@@ -39,6 +39,8 @@ class Ticket:
     request: Request
     listener: Listener
     number: int
+    arrived: int = 0  # how much work of prompts had been done before, in tokens
+    estimate: int | None = None  # work up to the first token while it waits, in tokens
     cancelled: bool = False
     encoded: dict[str, EncodedImage] = field(default_factory=dict)
     lease: Lease | None = None  # its slot of the KV cache, once there is room

@@ -1,8 +1,9 @@
 """One thread that owns the engine and shares it fairly among requests.
 
-Each turn of the loop does one piece of waiting work (a run of the encoder or a chunk of prompts,
-see `prompts`) and then one step of all answers (see `answers`), so that streams keep moving while
-others arrive. `slots` says where in the KV cache each request lies.
+Each turn of the loop does one piece of waiting work (a part of the encoder or a chunk of prompts,
+see `prompts`) or one step of all answers (see `answers`). `shares` says which: while there are
+answers they have at least half of the time. `prompts` says whose work is next: short questions
+overtake long ones, and requests age. `slots` says where in the KV cache each request lies.
 
 Requests come with prompt and images; events go to a listener.
 """
@@ -27,6 +28,7 @@ from qwink.runtime.answers import Answers
 from qwink.runtime.chunks import Chunks
 from qwink.runtime.prompts import Prompts
 from qwink.runtime.request import Listener, Request, Ticket
+from qwink.runtime.shares import Clock, Shares
 from qwink.runtime.slots import Slots
 from qwink.types import Event
 
@@ -62,8 +64,12 @@ class Scheduler:
         kv_bytes: int,
         limits: Limits,
         embeddings: EmbeddingCache,
+        clock: Clock = time.perf_counter,
     ) -> None:
-        """`context`: most tokens of prompt and answer; `kv_bytes` bounds keys and values."""
+        """`context`: most tokens of prompt and answer; `kv_bytes` bounds keys and values.
+
+        `clock` measures the work that is shared.
+        """
         self.limits = limits
         self.embeddings = embeddings
         self.num_generated = 0  # tokens since the start
@@ -72,7 +78,10 @@ class Scheduler:
         chunks = Chunks(limits.prefill_chunk, anywhere=engine.traits.invariant)
         self.slots = Slots(self._cache, kv_bytes, chunks, keep=limits.keep_prompts)
         self._answers = Answers(engine, self._cache)
-        self._prompts = Prompts(engine, self._cache, embeddings, self.slots, chunks, self._tell)
+        self._prompts = Prompts(
+            engine, self._cache, embeddings, self.slots, chunks, self._tell, clock
+        )
+        self._shares = Shares(clock)
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._waiting: deque[Ticket] = deque()
         self._numbers = itertools.count()
@@ -114,7 +123,7 @@ class Scheduler:
         Raises Overloaded when the queue is full, EngineStopped when nothing runs any more.
         """
         self.check()
-        ticket = Ticket(request, listener, next(self._numbers))
+        ticket = Ticket(request, listener, next(self._numbers), self._prompts.work_done)
         with self._wake:
             self.check()  # the engine thread holds the lock when it ends
             # Cancelled tickets leave at the next step only.
@@ -177,11 +186,13 @@ class Scheduler:
         try:
             while self._wait_for_work():
                 self._drop_ended()
-                if self._calls:
-                    self._run_call()
-                else:
-                    self._advance_prompts()
-                self._step()
+                if self._shares.prompts_turn(answering=bool(self._answers.tickets)):
+                    with self._shares.prompts():
+                        worked = self._run_call() if self._calls else self._advance_prompts()
+                    if worked:
+                        continue
+                with self._shares.answers():
+                    self._step()
         except BaseException as error:
             logger.exception("the engine thread died")
             failure = EngineStopped(f"the engine died: {error}; load the model again")
@@ -193,12 +204,13 @@ class Scheduler:
             for _, future in calls:
                 future.set_exception(failure)
 
-    def _run_call(self) -> None:
+    def _run_call(self) -> bool:
         work, future = self._calls.popleft()
         try:
             future.set_result(work())
         except Exception as error:
             future.set_exception(error)
+        return True
 
     def _wait_for_work(self) -> bool:
         with self._wake:
@@ -246,11 +258,13 @@ class Scheduler:
             self.slots.release(ticket.lease, valid=valid)
             ticket.lease = None
 
-    def _advance_prompts(self) -> None:
-        """Bring the requests that have no token yet a step closer to it."""
+    def _advance_prompts(self) -> bool:
+        """Bring the requests that have no token yet a step closer to it, if there are any."""
         self._admit()
+        if not self._prompts.tickets:
+            return False
         try:
-            outcomes = self._prompts.advance()
+            outcomes = self._prompts.advance(hurried=bool(self._answers.tickets))
         except Exception as error:  # not foreseen: it ends these requests, not the service
             logger.exception("prompts failed")
             outcomes = [(ticket, error) for ticket in self._prompts.tickets]
@@ -263,18 +277,20 @@ class Scheduler:
                 self._prompts.tickets.remove(ticket)
                 self._answers.tickets.append(ticket)
             self._progress(ticket, outcome)
+        return True
 
     def _admit(self) -> None:
-        """Take requests that can start together, if there is room; tell the others their place."""
+        """Take requests that are to run now, if there is room; tell the others their place."""
         prompts = self._prompts
         with self._wake:
             waiting = list(self._waiting)
-            group_is_open = not prompts.tickets
-        for ticket in waiting if group_is_open else []:
+        for ticket in sorted(waiting, key=prompts.order):
             if self.num_running + len(prompts.tickets) >= self.limits.max_running:
                 break
-            if not prompts.fits(ticket):
+            if not prompts.is_next(ticket):
                 break
+            if prompts.shares(ticket):
+                continue
             ticket.lease = self.slots.acquire(ticket.prompt, ticket.num_tokens)
             if ticket.lease is None:
                 break
@@ -284,7 +300,7 @@ class Scheduler:
             ticket.watch.dequeued()
         with self._wake:
             waiting = list(self._waiting)
-        for place, ticket in enumerate(waiting, len(prompts.tickets)):
+        for place, ticket in enumerate(sorted(waiting, key=prompts.order), len(prompts.tickets)):
             if not ticket.announced:
                 ticket.announced = True
                 self._tell(ticket, Event("", stage="queue", place=place))

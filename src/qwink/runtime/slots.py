@@ -119,6 +119,10 @@ class Slots:
         self._make_room()
         return Lease(slot, length, logits)
 
+    def num_known(self, prompt: Prompt) -> int:
+        """How many of a prompt's first tokens need not be computed, as things are."""
+        return self._find(prompt)[1]
+
     def advance(self, lease: Lease, num_tokens: int, logits: Float | None = None) -> None:
         """Note that a prompt's first `num_tokens` are computed, and the logits behind the last."""
         self._held[lease.slot] = replace(

@@ -24,7 +24,7 @@ def together_or_alone(
     try:
         return list(run(0, count))
     except Exception as error:
-        _log(f"{count} {what} failed together" if count > 1 else f"one of the {what} failed", error)
+        log_failure(count, what, error)
         if count == 1:
             return [error]
     outcomes: list[R | Exception] = []
@@ -36,9 +36,10 @@ def together_or_alone(
     return outcomes
 
 
-def _log(message: str, error: Exception) -> None:
-    """Log a QwinkError as one line, any other exception with its traceback."""
+def log_failure(count: int, what: str, error: Exception) -> None:
+    """Log that `count` items failed: a QwinkError as one line, any other with its traceback."""
+    message = f"{count} {what} failed together" if count > 1 else f"one of the {what} failed"
     if isinstance(error, QwinkError):
         logger.warning("%s: %s", message, error)
     else:
-        logger.exception(message)
+        logger.error(message, exc_info=error)

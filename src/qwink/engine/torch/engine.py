@@ -123,6 +123,10 @@ class TorchEngine:
             start = stop
         return encoded
 
+    def encode_parts(self, images: Sequence[Patches]) -> Iterator[list[EncodedImage] | None]:
+        """As `encode`, in one part: a GPU is quick, and takes its work ahead of time."""
+        yield self.encode(images)
+
     def open_cache(self, num_slots: int, capacity: int) -> TorchCache:
         """Slots for up to `num_slots` sequences of up to `capacity` tokens.
 
