@@ -114,7 +114,7 @@ def test_continuing_equals_transformers(
 def test_continuing_ends_with_the_text_as_it_is(
     template: ChatTemplate, tokenizer: Tokenizer
 ) -> None:
-    for text in ("Total 4", "Total ", "\n", "ends in <|im_end|>", "\ue000"):
+    for text in ("Total 4", "Total ", "ends in <|im_end|>", "\ue000"):
         turns = [ASK, Message("assistant", (text,))]
         ids = template.encode(turns, tokenizer, continue_final=True)
         begun = template.encode([ASK], tokenizer)
