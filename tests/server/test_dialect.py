@@ -34,7 +34,7 @@ def server(
     next(servers, None)
 
 
-def post(server: Server, path: str = "/v1/chat/completions", **fields: Any) -> httpx.Response:
+def post(server: Server, path: str = "/v1/chat/completions", /, **fields: Any) -> httpx.Response:
     body: dict[str, Any] = {"model": "tiny", "temperature": 0} | SMALL
     if "responses" in path:
         body |= {"input": "Hi", "max_output_tokens": 3}
@@ -215,7 +215,13 @@ def test_names_and_empty_assistant_turns_pass(server: Server) -> None:
     named = post(server, messages=[user("Hi") | {"name": "Ann"}])
     assert text_of(named) == text_of(post(server))
     assert "names of turns" in named.json()["warnings"][0]
-    for fields in ({"content": None}, {}, {"content": "", "tool_calls": []}, {"content": []}):
+    absent: list[dict[str, Any]] = [
+        {"content": None},
+        {},
+        {"content": "", "tool_calls": []},
+        {"content": []},
+    ]
+    for fields in absent:
         turns = [user("Hi"), {"role": "assistant", **fields}]
         assert text_of(post(server, messages=turns)) == text_of(post(server))
         assert text_of(post(server, messages=[*turns, user("Go on")]))
