@@ -66,10 +66,12 @@ class PromptError(QwinkError):
 class ContextOverflow(PromptError):
     """The prompt has more tokens than the context holds."""
 
-    def __init__(self, num_tokens: int, limit: int) -> None:
+    def __init__(self, num_tokens: int, limit: int, *, at_least: bool = False) -> None:
+        """`at_least`: the prompt may have more, since not all of it was counted."""
         self.num_tokens, self.limit = num_tokens, limit
+        how_many = f"at least {num_tokens}" if at_least else f"{num_tokens}"
         super().__init__(
-            f"the prompt has {num_tokens} tokens but only {limit} fit; "
+            f"the prompt has {how_many} tokens but only {limit} fit; "
             "shorten the text, use fewer pictures or a smaller budget (max_pixels)"
         )
 

@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from qwink.errors import ImageError, ImageTooLarge
+from qwink.errors import ImageError, ImageTooLarge, QwinkError
 
 # Readers are called directly. `PIL.Image.open` would apply a limit from a global variable of the
 # process and try formats that we do not expose. (The readers of WebP and TIFF apply that limit
@@ -138,7 +138,7 @@ def errors_of_pillow(name: str, kind: str) -> Iterator[None]:
     """Turn any exception of Pillow into an ImageError; it raises SyntaxError, OSError and more."""
     try:
         yield
-    except ImageError:
+    except QwinkError:
         raise
     except PIL.Image.DecompressionBombError as error:  # the readers of WebP and TIFF check it
         raise ImageTooLarge(

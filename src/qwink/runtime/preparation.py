@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from qwink.engine.base import Engine, image_key
@@ -49,6 +50,75 @@ class PreparedImage:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundImage:
+    """An image whose header was read, and that was not decoded yet.
+
+    It will take `least_tokens` or more. Images of equal `identity` become the same patches.
+    """
+
+    source: OpenedImage | Picture | EncodedImage
+    question: str
+    options: ImageOptions
+    least_tokens: int
+    identity: Hashable
+
+
+def find_image(
+    source: Any, question: str, options: ImageOptions, engine: Engine, watch: Stopwatch
+) -> FoundImage:
+    """Fetch an image and read its header.
+
+    Raises ImageError if the picture cannot be used, OptionError for contradictory options.
+    """
+    config = engine.config
+    if isinstance(source, EncodedImage):
+        if not source.key.endswith(image_key("", engine.artifact_id)):
+            raise OptionError("the image was encoded by another model; encode it with this one")
+        return FoundImage(source, question, options, source.num_tokens, source.key)
+    if isinstance(source, Picture):
+        budget = _budget(question, options, config, source)
+        size, known = source.original_size, (source.key, source.size)
+        least = _num_tokens(size, budget, config)
+    else:
+        with watch.stage("fetch"):
+            source = open_image(_fetch(source, options.fetch_policy), options.max_image_pixels)
+        budget, undecided = _first_budget(question, options, config)
+        size, known = source.size, (source.key, undecided)
+        least = _num_tokens(size, budget, config)
+        if undecided:  # the picture may show that less is enough
+            smaller = replace(options, task="describe")
+            fewer = _num_tokens(size, _budget(question, smaller, config, None), config)
+            least = min(least, fewer)
+    areas = options.min_pixels, options.max_pixels
+    return FoundImage(source, question, options, least, (known, budget, areas, options.resample))
+
+
+def prepare_found(
+    image: FoundImage, engine: Engine, watch: Stopwatch, check: Callable[[], None] = lambda: None
+) -> PreparedImage:
+    """Decode and resize an image, and note the budget's reason on `watch`.
+
+    `check` is called now and then, and may raise. Raises ImageError if the picture is damaged.
+    """
+    config, source, options = engine.config, image.source, image.options
+    if isinstance(source, EncodedImage):
+        return PreparedImage(source, source.key, source.grid, source.num_tokens)
+    if isinstance(source, Picture):
+        picture, budget = source, _budget(image.question, options, config, source)
+    else:
+        with watch.stage("decode"):
+            picture, budget = _decode(source, image.question, options, config, check)
+    watch.note(budget.reason)
+    check()
+    with watch.stage("resize"):
+        size, merge_size = fit(*picture.original_size, budget), config.vision.merge_size
+        patches = prepare(picture, size, options.resample, config.vision.patch_size, merge_size)
+    num_tokens = patches.grid.num_patches // merge_size**2
+    key = image_key(patches.key, engine.artifact_id)
+    return PreparedImage(patches, key, patches.grid, num_tokens, picture.warnings)
+
+
 def prepare_image(
     source: Any, question: str, options: ImageOptions, engine: Engine, watch: Stopwatch
 ) -> PreparedImage:
@@ -56,26 +126,12 @@ def prepare_image(
 
     Raises ImageError if the picture cannot be used, OptionError for contradictory options.
     """
-    config = engine.config
-    merge_size = config.vision.merge_size
-    if isinstance(source, EncodedImage):
-        if not source.key.endswith(image_key("", engine.artifact_id)):
-            raise OptionError("the image was encoded by another model; encode it with this one")
-        return PreparedImage(source, source.key, source.grid, source.num_tokens)
-    if isinstance(source, Picture):
-        picture, budget = source, _budget(question, options, config, source)
-    else:
-        with watch.stage("fetch"):
-            opened = open_image(_fetch(source, options.fetch_policy), options.max_image_pixels)
-        with watch.stage("decode"):
-            picture, budget = _decode(opened, question, options, config)
-    watch.note(budget.reason)
-    with watch.stage("resize"):
-        size = fit(*picture.original_size, budget)
-        patches = prepare(picture, size, options.resample, config.vision.patch_size, merge_size)
-    num_tokens = patches.grid.num_patches // merge_size**2
-    key = image_key(patches.key, engine.artifact_id)
-    return PreparedImage(patches, key, patches.grid, num_tokens, picture.warnings)
+    return prepare_found(find_image(source, question, options, engine, watch), engine, watch)
+
+
+def _num_tokens(size: tuple[int, int], budget: Budget, config: ModelConfig) -> int:
+    width, height = fit(*size, budget)
+    return width * height // (config.vision.patch_size * config.vision.merge_size) ** 2
 
 
 def _budget(
@@ -92,18 +148,27 @@ def _budget(
     )
 
 
+def _first_budget(question: str, options: ImageOptions, config: ModelConfig) -> tuple[Budget, bool]:
+    """The budget before the picture is decoded, and whether the picture may change it.
+
+    In that case it is the larger of the two that its detail may lead to.
+    """
+    undecided = needs_picture(options.task, question)
+    known = replace(options, task=LARGEST_UNDECIDED) if undecided else options
+    return _budget(question, known, config, None), undecided
+
+
 def _decode(
-    opened: OpenedImage, question: str, options: ImageOptions, config: ModelConfig
+    opened: OpenedImage,
+    question: str,
+    options: ImageOptions,
+    config: ModelConfig,
+    check: Callable[[], None],
 ) -> tuple[Picture, Budget]:
     """The picture at about twice the size it will be resized to, and its budget."""
-    budget = _budget(question, options, config, None)
-    undecided = needs_picture(options.task, question)
-    if undecided:
-        # Decoded once, for the larger of the two budgets that its detail may lead to.
-        largest = ImageOptions(LARGEST_UNDECIDED, options.min_pixels, options.max_pixels)
-        budget = _budget(question, largest, config, None)
+    budget, undecided = _first_budget(question, options, config)
     width, height = fit(*opened.size, budget)
-    picture = decode(opened, at_least=(2 * width, 2 * height))
+    picture = decode(opened, at_least=(2 * width, 2 * height), check=check)
     return picture, _budget(question, options, config, picture) if undecided else budget
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import Any
@@ -12,18 +11,19 @@ from typing import Any
 from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.engine.base import Engine
 from qwink.engine.sampler import validate
-from qwink.errors import EngineStopped, ImageError, OptionError
+from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.memory import Memory
-from qwink.runtime.messages import Picked, last_result, text_of, user_message
-from qwink.runtime.preparation import ImageOptions, PreparedImage, prepare_image
+from qwink.runtime.messages import last_result, user_message
+from qwink.runtime.preparation import ImageOptions, prepare_image
 from qwink.runtime.request import Request
 from qwink.runtime.scheduler import Limits, Scheduler
 from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
+from qwink.runtime.turns import Turns
 from qwink.types import (
     EncodedImage,
     Event,
@@ -236,31 +236,35 @@ class VLM:
         same as the conversation goes on. `watch` may have been running for a while.
         Raises ImageError, PromptError (ContextOverflow), OptionError.
         """
+        steps = self.prepare_steps(
+            messages, image_options, sampling, num_logprobs, watch, continue_final
+        )
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                request: Request = end.value
+                return request
+
+    def prepare_steps(
+        self,
+        messages: Sequence[Message],
+        image_options: ImageOptions,
+        sampling: SamplingParams,
+        num_logprobs: int | None = None,
+        watch: Stopwatch | None = None,
+        continue_final: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Generator[None, None, Request]:
+        """As `prepare`, giving way after each picture, so that requests can take turns.
+
+        `cancelled` is asked often, also from within a picture; then it raises Cancelled.
+        """
         model = self._open_model()  # before the work of decoding
         watch = watch or Stopwatch()
-        images: dict[str, PreparedImage] = {}
-        numbers = itertools.count()
-
-        def prepare_part(part: Any, question: str) -> Any:
-            if isinstance(part, str):
-                return part
-            if isinstance(part, PreparedImage):
-                return images.setdefault(part.key, part)
-            number = next(numbers)
-            picked = part if isinstance(part, Picked) else Picked(part)
-            options = picked.options or image_options
-            try:
-                image = prepare_image(picked.source, question, options, model.engine, watch)
-            except ImageError as error:
-                error.index = number
-                raise
-            return images.setdefault(image.key, image)
-
-        turns = []
-        for message in messages:
-            question = text_of(message)
-            parts = [prepare_part(part, question) for part in message.content]
-            turns.append(Message(message.role, tuple(parts)))
+        preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
+        turns = yield from preparing.prepare(messages, image_options)
+        images = preparing.images
         with watch.stage("prefill"):
             merge_size = model.engine.config.vision.merge_size
             prompt = build_prompt(

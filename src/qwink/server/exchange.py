@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -106,25 +107,36 @@ class Exchange:
         self._service.num_active -= 1
 
     async def _prepare(self, asked: Asked) -> Question:
-        work = self._service.work(self._prepare_in_thread, asked)
+        """Raises DeadlineExceeded. Nothing goes on once it is cancelled or late."""
+        stopped = threading.Event()
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
-                question = await work
+                fetched = {
+                    url: await self._service.fetch(self._pictures.fetch, url, place, self._watch)
+                    for url, place in self._pictures.on_the_web(asked).items()
+                }
+                steps = self._prepare_steps(asked, fetched, stopped.is_set)
+                question = await self._service.work_by_turns(steps)
         except TimeoutError:
             raise DeadlineExceeded("the pictures took too long to prepare") from None
+        finally:
+            stopped.set()
         question.deadline = self._deadline
         return question
 
-    def _prepare_in_thread(self, asked: Asked) -> Question:
-        messages = self._pictures.messages(asked, self._watch)
+    def _prepare_steps(
+        self, asked: Asked, fetched: Mapping[str, bytes], stopped: Callable[[], bool]
+    ) -> Generator[None, None, Question]:
+        messages = self._pictures.messages(asked, fetched)
         try:
-            question = self.vlm.prepare(
+            question = yield from self.vlm.prepare_steps(
                 messages,
                 asked.sizes,
                 asked.sampling,
                 asked.num_logprobs,
                 self._watch,
-                continue_final=asked.continue_final,
+                asked.continue_final,
+                stopped,
             )
         except ImageError as error:
             failure = as_failure(error)

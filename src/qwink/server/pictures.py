@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from qwink.errors import ImageError
@@ -17,28 +18,40 @@ from qwink.types import Message
 
 
 class Pictures:
-    """Gets the pictures of a request's turns. Runs in a worker thread, since a fetch blocks."""
+    """Gets the pictures of a request's turns."""
 
     def __init__(self, options: ServerOptions, uploads: Uploads) -> None:
         self._options, self._uploads = options, uploads
 
-    def messages(self, asked: Asked, watch: Stopwatch) -> list[Message]:
-        """The turns. Raises Failure, naming the field, for a picture it cannot get."""
+    def on_the_web(self, asked: Asked) -> dict[str, str]:
+        """The URLs to `fetch` before `messages`, each with the field that holds it first."""
+        parts = [part for turn in asked.turns for part in turn.parts]
+        found: dict[str, str] = {}
+        for part in parts:
+            if isinstance(part, AskedPicture) and _is_on_the_web(part.url):
+                found.setdefault(part.url.strip(), part.place)
+        return found
+
+    def messages(self, asked: Asked, fetched: Mapping[str, bytes]) -> list[Message]:
+        """The turns; `fetched` has the content of each URL.
+
+        Raises Failure, naming the field, for a picture that it cannot get.
+        """
         turns = []
         for turn in asked.turns:
-            parts = [self._part(part, asked.sizes, watch) for part in turn.parts]
+            parts = [self._part(part, asked.sizes, fetched) for part in turn.parts]
             turns.append(Message(turn.role, tuple(parts)))
         return turns
 
     def _part(
-        self, part: str | AskedPicture, sizes: ImageOptions, watch: Stopwatch
+        self, part: str | AskedPicture, sizes: ImageOptions, fetched: Mapping[str, bytes]
     ) -> str | Picked:
         if isinstance(part, str):
             return part
         options = replace(sizes, task=part.task or sizes.task)
-        return Picked(self._source(part.url, watch, part.place), options)
+        return Picked(self._source(part.url, fetched, part.place), options)
 
-    def _source(self, url: str, watch: Stopwatch, place: str) -> str | bytes:
+    def _source(self, url: str, fetched: Mapping[str, bytes], place: str) -> str | bytes:
         if is_data_url(url):
             return url  # `prepare` decodes it and counts the time as stage decode
         url = url.strip()
@@ -48,14 +61,18 @@ class Pictures:
                 message = f"{place}: this picture is not stored here; upload it to /v1/images first"
                 raise Failure(400, message, "image_not_found", place)
             return upload.content
-        if url.partition(":")[0].lower() in ("http", "https"):
-            with watch.stage("fetch"):
-                return self._fetch(url, place)
+        if url in fetched:
+            return fetched[url]
         message = (
             f"{place} must be a data URL (data:image/png;base64,...), {SCHEME}sha256:... of an "
             "uploaded picture, or http(s)"
         )
         raise Failure(400, message, "invalid_value", place)
+
+    def fetch(self, url: str, place: str, watch: Stopwatch) -> bytes:
+        """The content of a URL, which takes a while. Raises Failure, naming the field."""
+        with watch.stage("fetch"):
+            return self._fetch(url, place)
 
     def _fetch(self, url: str, place: str) -> bytes:
         options = self._options
@@ -77,3 +94,7 @@ class Pictures:
             return fetch(url, policy)
         except ImageError as error:
             raise Failure(400, f"{place}: {error}", "image_not_fetched", place) from None
+
+
+def _is_on_the_web(url: str) -> bool:
+    return url.strip().partition(":")[0].lower() in ("http", "https")

@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 # Decoding and resizing release the GIL. More threads would take cores from the engine.
 _NUM_WORKERS = 2
+_MAX_FETCHES = 32  # at once; they wait for other servers, and take no time themselves
 _WATCH_INTERVAL_S = 0.25
 _LOADER_PATIENCE_S = 5.0
 
@@ -44,6 +45,7 @@ class ModelService:
         self._load = load
         self._vlm: VLM | None = None
         self._pool = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="qwink-prepare")
+        self._fetches = ThreadPoolExecutor(_MAX_FETCHES, thread_name_prefix="qwink-fetch")
         self._streams: set[AnswerEvents] = set()
         self._loader: threading.Thread | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -132,8 +134,26 @@ class ModelService:
         self._seconds_per_answer += (seconds - self._seconds_per_answer) / 8
 
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a blocking function in the thread pool."""
+        """Run a function that computes in the thread pool."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    async def work_by_turns(self, steps: Generator[None, None, T]) -> T:
+        """Run a generator in the thread pool, and return its value.
+
+        Between two of its steps others have their turns: no request waits for all pictures of
+        another. A caller that is cancelled leaves the step that runs as the last one.
+        """
+        while True:
+            end = await self.work(_step, steps)
+            if end is not None:
+                return end[0]
+
+    async def fetch(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a function that waits for another server, in a pool of its own.
+
+        A caller fetches one picture after the other, so that each request takes one thread.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._fetches, function, *arguments)
 
     def submit(self, request: Request, on_result: Callable[[Result], None]) -> AnswerEvents:
         """Submit a request to the engine. The caller must close the returned events.
@@ -170,10 +190,20 @@ class ModelService:
         self.draining = True
         if self._watch is not None:
             self._watch.cancel()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._fetches):
+            pool.shutdown(wait=False, cancel_futures=True)
         vlm, self._vlm = self._vlm, None
         if vlm is not None:
             await asyncio.to_thread(vlm.close, 2.0)
+
+
+def _step(steps: Generator[None, None, T]) -> tuple[T] | None:
+    """Run a generator's next step. Returns its value, in a tuple, if that was the last."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        return (end.value,)
+    return None
 
 
 class AnswerEvents:

@@ -1,0 +1,118 @@
+"""The turns of a conversation, their pictures made ready in the order of cost.
+
+All pictures are opened first, which reads headers only. If their tokens and those of the text do
+not fit, nothing is decoded. Equal pictures are decoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from qwink.engine.base import Engine
+from qwink.errors import Cancelled, ContextOverflow, ImageError
+from qwink.inputs.length import least_tokens
+from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.messages import Picked, text_of
+from qwink.runtime.preparation import (
+    FoundImage,
+    ImageOptions,
+    PreparedImage,
+    find_image,
+    prepare_found,
+)
+from qwink.runtime.stopwatch import Stopwatch
+from qwink.types import Message
+
+
+@dataclass(slots=True)
+class Turns:
+    """Prepares turns for an engine with room for `context` tokens.
+
+    `cancelled` is asked between pictures, and within one where its decoder allows.
+    """
+
+    engine: Engine
+    tokenizer: Tokenizer
+    context: int
+    watch: Stopwatch
+    cancelled: Callable[[], bool] = lambda: False
+    images: dict[str, PreparedImage] = field(default_factory=dict)
+
+    def prepare(
+        self, messages: Sequence[Message], options: ImageOptions
+    ) -> Generator[None, None, list[Message]]:
+        """The turns with prepared images. Gives way after each picture.
+
+        Raises ImageError with the picture's `index`, ContextOverflow, OptionError, Cancelled.
+        """
+        texts = [part for turn in messages for part in turn.content if isinstance(part, str)]
+        with self.watch.stage("prefill"):
+            num_tokens = least_tokens(texts, self.tokenizer, self.context, self._check)
+        self._check_room(num_tokens)
+        found: list[list[Any]] = []
+        number = 0
+        for message in messages:
+            question = text_of(message)
+            found.append([])
+            for part in message.content:
+                if isinstance(part, str | PreparedImage):
+                    found[-1].append(part)
+                    num_tokens += part.num_tokens if isinstance(part, PreparedImage) else 0
+                    self._check_room(num_tokens)
+                    continue
+                self._check()
+                with _numbered(number):
+                    image = self._find(part, question, options)
+                number += 1
+                num_tokens += image.least_tokens
+                self._check_room(num_tokens)
+                found[-1].append(image)
+                yield
+        known: dict[Hashable, PreparedImage] = {}
+        number = 0
+        turns = []
+        for message, parts in zip(messages, found, strict=True):
+            for place, part in enumerate(parts):
+                if isinstance(part, FoundImage):
+                    identity = part.identity
+                    if identity not in known:
+                        self._check()
+                        with _numbered(number):
+                            known[identity] = self._prepare(part)
+                        yield
+                    number += 1
+                    part = known[identity]
+                if isinstance(part, PreparedImage):
+                    parts[place] = self.images.setdefault(part.key, part)
+            turns.append(Message(message.role, tuple(parts)))
+        self._check()
+        return turns
+
+    def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage:
+        picked = part if isinstance(part, Picked) else Picked(part)
+        chosen = picked.options or options
+        return find_image(picked.source, question, chosen, self.engine, self.watch)
+
+    def _prepare(self, image: FoundImage) -> PreparedImage:
+        return prepare_found(image, self.engine, self.watch, self._check)
+
+    def _check(self) -> None:
+        if self.cancelled():
+            raise Cancelled("the request was cancelled")
+
+    def _check_room(self, num_tokens: int) -> None:
+        if num_tokens >= self.context:
+            raise ContextOverflow(num_tokens, self.context - 1, at_least=True)
+
+
+@contextmanager
+def _numbered(number: int) -> Iterator[None]:
+    """Give an ImageError the number of its picture."""
+    try:
+        yield
+    except ImageError as error:
+        error.index = number
+        raise
