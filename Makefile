@@ -16,11 +16,11 @@ DEV := $(VENV)/.installed-dev
 NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch] src/qwink/native/*/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help ask test check fix sanitize docs clean
+.PHONY: help ask test test-deploy check fix sanitize docs clean
 .DELETE_ON_ERROR:
 
 help: ## list these words
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 14
 
 ask: $(RUNTIME) ## answer a question about a picture: make ask IMAGE=photo.jpg Q='What is this?'
 	@$(BIN)/qwink ask "$$IMAGE" --question "$$Q"
@@ -39,6 +39,9 @@ fix: $(DEV) ## repair and format what can be
 	@$(BIN)/ruff format
 	@$(BIN)/clang-format -i $(filter src/%,$(NATIVE))
 
+test-deploy: $(DEV) ## build deploy/ without Docker and type the README as a new user
+	@QWINK_TEST_DEPLOY=1 $(BIN)/python -m pytest tests/deploy
+
 sanitize: $(DEV) ## test the kernels with checks of their memory and arithmetic
 	@$(BIN)/python -m tests.native.sanitize
 
@@ -55,7 +58,7 @@ clean: ## remove what these chores made, .venv included
 $(RUNTIME): pyproject.toml $(NATIVE) | $(BIN)/python
 	@$(HAS_PIP)
 	@echo "installing qwink into $(VENV) ..."
-	@$(PIP) install --editable .
+	@$(PIP) install --editable '.[serve]'
 	@touch $@
 
 $(DEV): pyproject.toml $(NATIVE) | $(BIN)/python

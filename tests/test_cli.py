@@ -25,6 +25,7 @@ from qwink.cli.console import (
 )
 from qwink.engine.torch.device import DTYPES
 from qwink.export.recipe import RECIPES
+from qwink.native import capabilities
 from qwink.runtime.engines import ENGINES
 from qwink.types import STAGES, TASKS
 from tests.conftest import Ran, RunQwink
@@ -94,6 +95,7 @@ def test_timings_are_a_table_on_stderr(qwink: RunQwink, picture: Path) -> None:
     assert "total" in lines
     assert "tokens/s" in ran.err
     assert "asks to read text" in ran.err  # why this budget
+    assert f"engine onnx, recipe balanced, kernels {capabilities().kernels}" in ran.err
 
 
 def test_several_pictures(qwink: RunQwink, picture: Path) -> None:

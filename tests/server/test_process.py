@@ -10,6 +10,9 @@ from typing import Any
 import openai
 import pytest
 
+from qwink import __version__
+from qwink.native import capabilities
+from qwink.server.failures import Failure
 from tests.server.process import PATIENCE_S, Serve, Server, ask, image, png, user
 
 # Sampled, because a greedy answer of this model repeats itself and is stopped early.
@@ -278,3 +281,51 @@ def test_two_signals_hurry(serve: Serve) -> None:
             time.sleep(0.3)
         assert server.wait() == 0
         assert time.monotonic() - started < 30
+
+
+def test_first_lines_and_metrics_say_what_computes(serve: Serve) -> None:
+    server = serve().wait_ready()
+    here = capabilities()
+    lines = server.printed
+    assert f"qwink: kernels on this processor: {here.kernels}" in lines[1]
+    assert lines[1].strip().endswith(here.advice)
+    server.wait_until(lambda: any("ready with" in line for line in lines))
+    ready = next(line for line in lines if "ready with" in line)
+    assert f"(engine onnx, recipe balanced, kernels {here.kernels})" in ready
+    labels = f'engine="onnx",kernels="{here.kernels}",recipe="balanced",version="{__version__}"'
+    assert f"qwink_info{{{labels}}} 1.0" in server.http.get(f"{server.address}/metrics").text
+    assert server.stop() == 0
+
+
+WITHOUT_LIBRARY = """
+from pathlib import Path
+from qwink import native
+native.LIBRARY = Path("/nowhere")
+from qwink.cli import main
+main()
+"""
+
+
+def test_slow_kernels_come_with_the_way_out(serve: Serve, tmp_path: Path) -> None:
+    server = serve(code=WITHOUT_LIBRARY, QWINK_HOME=str(tmp_path / "home")).wait_ready()
+    assert "kernels on this processor: onnxruntime; " in server.printed[1]
+    assert "reinstall" in server.printed[1] or "Linux on x86-64 only" in server.printed[1]
+    assert server.stop() == 0
+
+
+def test_every_429_and_503_says_when_to_try_again() -> None:
+    for status in (429, 503):
+        assert int(Failure(status, "", "").headers["Retry-After"]) > 0
+    assert Failure(429, "", "", headers={"Retry-After": "9"}).headers == {"Retry-After": "9"}
+    assert "Retry-After" not in Failure(500, "", "").headers
+
+
+def test_shutting_down_says_when_to_try_again(serve: Serve) -> None:
+    server = serve().wait_ready()
+    with server.send(**LONG, stream=True):
+        server.wait_until(lambda: server.metric("qwink_running ") == 1)
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_until(lambda: "stopping" in "".join(server.printed))
+        refused = server.http.get(f"{server.address}/ready")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    assert server.wait() == 0

@@ -183,7 +183,7 @@ def ask(
         result = _show(events)
         show_remarks(result, vlm.context)
     if timings:
-        show_timings(result)
+        show_timings(result, vlm.engine.about)
 
 
 def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) -> None:

@@ -39,8 +39,8 @@ def show_remarks(result: Result, context: int) -> None:
         remark(f"stopped after {tokens} tokens (length): {limit}")
 
 
-def show_timings(result: Result) -> None:
-    """Print the times of the stages to stderr, and the notes about the sizes of pictures."""
+def show_timings(result: Result, engine: dict[str, str]) -> None:
+    """Print the times of the stages to stderr, what computed them, and the notes about pictures."""
     from rich.console import Console
     from rich.table import Table
 
@@ -64,6 +64,7 @@ def show_timings(result: Result) -> None:
         f"{usage.completion_tokens} generated{_speed(timings, usage.completion_tokens)}",
         soft_wrap=True,
     )
+    console.print(", ".join(f"{name} {value}" for name, value in engine.items()), soft_wrap=True)
     for note in timings.notes:
         console.print(note, markup=False, soft_wrap=True)
 

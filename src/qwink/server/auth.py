@@ -51,8 +51,8 @@ class Guard:
         self._origins = options.allow_origin
         # DNS rebinding: a foreign page points its own host name at 127.0.0.1. Its requests then
         # carry that name as Host, so only known names are accepted.
-        allowed = (*_LOOPBACK, *(name.lower() for name in options.allow_host))
-        self._hosts = allowed if options.host in _LOOPBACK else ()
+        self._named = tuple(name.lower() for name in options.allow_host)
+        self._hosts = (*_LOOPBACK, *self._named) if options.host in _LOOPBACK else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         failure = self._refusal(scope) if scope["type"] == "http" else None
@@ -85,7 +85,17 @@ class Guard:
             return None
         if _host_of(origin) == host or origin in self._origins or "*" in self._origins:
             return None
-        message = "web pages of this origin are not allowed; see --allow-origin"
+        # Behind a proxy that sends its own Host, the page's origin is another one. The browser
+        # knows that they are the same (it says so on https and localhost, and no page can forge
+        # it), or the origin's name was given with --allow-host.
+        if headers.get("sec-fetch-site") == "same-origin":
+            return None
+        if _hostname(_host_of(origin) or "") in self._named:
+            return None
+        message = (
+            "web pages of this origin are not allowed; see --allow-origin, or --allow-host for "
+            "the page itself behind a proxy"
+        )
         return Failure(403, message, "origin_not_allowed")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from qwink import __version__
 from qwink.runtime.vlm import VLM
 from qwink.types import STAGES, Result
 
@@ -78,6 +79,10 @@ class Metrics:
 
     def watch(self, vlm: VLM, service: ModelService) -> None:
         """Add the metrics of the engine and the caches, once the model is loaded."""
+        about = vlm.engine.about
+        labels = {name: about.get(name, "") for name in ("engine", "recipe", "kernels")}
+        info = Info("qwink", "What computes.", registry=self.registry)
+        info.info({"version": __version__} | labels)
         self.registry.register(_EngineCollector(vlm, service))
 
     def text(self) -> bytes:

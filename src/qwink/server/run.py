@@ -16,6 +16,7 @@ import uvicorn
 from qwink import signals
 from qwink.errors import Cancelled, OptionError, QwinkError
 from qwink.export.identity import Progress, Report
+from qwink.native import capabilities
 from qwink.runtime.models import load
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
@@ -45,6 +46,10 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
     listener = _listen(options.host, options.port)
     address = _address(options.host, listener.getsockname()[1])
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
+    if options.engine != "torch":
+        here = capabilities()
+        advice = f"; {here.advice}" if here.advice else ""
+        say(f"qwink: kernels on this processor: {here.kernels}{advice}")
     if options.host not in _LOOPBACK and not options.api_keys:
         say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
     try:
@@ -114,7 +119,16 @@ async def _serve(
 async def _announce(service: ModelService, say: Say) -> None:
     while not service.loaded:
         await asyncio.sleep(0.02)
-    say(f"qwink: ready with {', '.join(service.model_names)}")
+    about = service.vlm.engine.about
+    details = ", ".join(f"{name} {value}" for name, value in about.items())
+    say(f"qwink: ready with {', '.join(service.model_names)} ({details})")
+    kernels = capabilities().kernels
+    # Recipe exact has no operators of ours.
+    if about.get("kernels", kernels) != kernels and about.get("recipe") != "exact":
+        say(
+            "qwink: this artifact was exported for ONNX Runtime's operators; export its "
+            f"checkpoint again to use kernels {kernels}, which are faster"
+        )
     memory, context = service.vlm.memory, service.vlm.context
     say(
         f"qwink: memory beside the weights: {memory.total_bytes >> 20} MiB (--memory-mb), "

@@ -18,12 +18,13 @@ export function useKey(value) {
   try { sessionStorage.setItem('qwink.key', value); } catch { /* for now only */ }
 }
 
+// Beside this file's folder: the page may lie under a path of a proxy.
 async function call(path, options = {}) {
   const headers = { ...options.headers };
   if (key) headers.Authorization = `Bearer ${key}`;
   let response;
   try {
-    response = await fetch(path, { ...options, headers });
+    response = await fetch(new URL(`..${path}`, import.meta.url), { ...options, headers });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new ApiError('network', String(error.message));
@@ -31,6 +32,7 @@ async function call(path, options = {}) {
   if (response.ok) return response;
   let told = {};
   try { told = (await response.json()).error ?? {}; } catch { /* a proxy's own page */ }
+  if (response.status === 413 && !told.code) told.code = 'proxy_too_large';
   const wait = Number(response.headers.get('Retry-After')) || 0;
   throw new ApiError(told.code ?? 'http', told.message ?? `HTTP ${response.status}`, response.status, wait);
 }

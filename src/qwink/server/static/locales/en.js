@@ -128,6 +128,7 @@ export default {
   'error.context_length_exceeded': 'The conversation has become too long for the model. Begin a new one, or use less detail.',
   'error.invalid_image': 'The server cannot read a picture. Change the question, remove the picture, and add it as PNG or JPEG.',
   'error.image_too_large': 'A picture is too large for this server. Try less detail.',
+  'error.proxy_too_large': 'A picture is too large for the proxy in front of this server. Try less detail, or have its limit raised (nginx: client_max_body_size).',
   'error.body_too_large': 'A picture is too large to send. Try less detail.',
   'error.model_not_found': 'The server now has another model. Ask again.',
   'error.other': 'That did not work: {message}',

@@ -127,6 +127,7 @@ export default {
   'error.context_length_exceeded': '对话太长，模型放不下了。请开始新对话，或降低细致程度。',
   'error.invalid_image': '服务器无法读取其中一张图片。请点“修改问题”，移除该图片，再换成 PNG 或 JPEG。',
   'error.image_too_large': '图片对这台服务器来说太大。请降低细致程度。',
+  'error.proxy_too_large': '图片太大，服务器前面的代理拒绝接收。请降低细节，或调高它的上限（nginx：client_max_body_size）。',
   'error.body_too_large': '图片太大，无法发送。请降低细致程度。',
   'error.model_not_found': '服务器换了模型，请重新提问。',
   'error.other': '没有成功：{message}',
