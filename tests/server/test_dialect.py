@@ -169,10 +169,14 @@ def test_warnings_come_with_a_streams_last_chunk(server: Server) -> None:
             assert not any(hasattr(chunk, "warnings") for chunk in chunks[:-1])
 
 
+SECRET: dict[str, Any] = {"my secret is 42": 1}
+MANY: dict[str, Any] = {f"field{number}": 1 for number in range(99)}
+
+
 def test_names_that_hold_data_are_not_repeated(server: Server) -> None:
-    answer = post(server, **{"my secret is 42": 1})
+    answer = post(server, **SECRET)
     assert "secret" not in answer.text
-    many = post(server, **{f"field{number}": 1 for number in range(99)})
+    many = post(server, **MANY)
     assert len(many.json()["warnings"]) == 17
     assert "83 more" in many.json()["warnings"][-1]
     time.sleep(0.1)
@@ -215,7 +219,8 @@ def test_names_and_empty_assistant_turns_pass(server: Server) -> None:
     named = post(server, messages=[user("Hi") | {"name": "Ann"}])
     assert text_of(named) == text_of(post(server))
     assert "names of turns" in named.json()["warnings"][0]
-    for fields in ({"content": None}, {}, {"content": "", "tool_calls": []}, {"content": []}):
+    absent: list[dict[str, Any]] = [{"content": None}, {}, {"content": "", "tool_calls": []}]
+    for fields in [*absent, {"content": []}]:
         turns = [user("Hi"), {"role": "assistant", **fields}]
         assert text_of(post(server, messages=turns)) == text_of(post(server))
         assert text_of(post(server, messages=[*turns, user("Go on")]))
@@ -311,6 +316,16 @@ def test_tool_turns_say_what_to_write(server: Server) -> None:
 # Continuation
 
 
+BEGIN: list[dict[str, Any]] = [
+    {"continue_final_message": False},
+    {"add_generation_prompt": True},
+]
+CONTINUE: list[dict[str, Any]] = [
+    {"continue_final_message": True},
+    {"add_generation_prompt": False},
+]
+
+
 def test_a_last_assistant_turn_is_continued(server: Server) -> None:
     whole = post(server, max_tokens=12)
     text = text_of(whole)
@@ -324,16 +339,16 @@ def test_a_last_assistant_turn_is_continued(server: Server) -> None:
             server, messages=[user("Hi"), begun], max_tokens=12, add_generation_prompt=False
         )
         assert text_of(same) == text_of(answer)
-        for field in ({"continue_final_message": False}, {"add_generation_prompt": True}):
+        for field in BEGIN:
             new = post(server, messages=[user("Hi"), begun], max_tokens=12, **field)
             assert new.json()["usage"]["prompt_tokens"] > usage["prompt_tokens"]
 
 
 def test_contradictory_continuations_are_refused(server: Server) -> None:
     turns = [user("Hi"), {"role": "assistant", "content": "x"}]
-    both = {"continue_final_message": True, "add_generation_prompt": True}
+    both = CONTINUE[0] | BEGIN[1]
     assert refused(post(server, messages=turns, **both))[2] == "continue_final_message"
-    for field in ({"continue_final_message": True}, {"add_generation_prompt": False}):
+    for field in CONTINUE:
         assert refused(post(server, **field))[2] == next(iter(field))
 
 
