@@ -99,6 +99,36 @@ def test_equals_transformers(
     assert encoded == ids
 
 
+@pytest.mark.parametrize("text", ["Total 4", "a\n\nb", "\n é <think>\nhm", "12.50 €"])
+def test_continuing_equals_transformers(
+    reference: Any, template: ChatTemplate, tokenizer: Tokenizer, text: str
+) -> None:
+    turns = [SYSTEM, ASK, Message("assistant", (text[:3], text[3:]))]
+    chat = [*_as_dicts(turns[:2]), {"role": "assistant", "content": text}]
+    ids = reference.apply_chat_template(
+        chat, tokenize=True, return_dict=False, continue_final_message=True
+    )
+    assert template.encode(turns, tokenizer, continue_final=True) == ids
+
+
+def test_continuing_ends_with_the_text_as_it_is(
+    template: ChatTemplate, tokenizer: Tokenizer
+) -> None:
+    for text in ("Total 4", "Total ", "ends in <|im_end|>", "\ue000"):
+        turns = [ASK, Message("assistant", (text,))]
+        ids = template.encode(turns, tokenizer, continue_final=True)
+        begun = template.encode([ASK], tokenizer)
+        assert ids[: len(begun)] == begun
+        assert tokenizer.decode(ids[len(begun) :]) == text
+        assert tokenizer.im_end not in ids[len(begun) :]
+
+
+def test_a_template_that_hides_the_last_turn_continues_nothing(tokenizer: Tokenizer) -> None:
+    template = ChatTemplate("{% for m in messages[:-1] %}{{ m.content }}{% endfor %}")
+    with pytest.raises(PromptError, match="hides the last turn"):
+        template.encode([ASK, ANSWER], tokenizer, continue_final=True)
+
+
 TURNS = st.lists(
     st.builds(
         Message,

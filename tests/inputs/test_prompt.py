@@ -134,3 +134,16 @@ def test_context(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     with pytest.raises(ContextOverflow) as caught:
         check_context(prompt, len(prompt))
     assert (caught.value.num_tokens, caught.value.limit) == (len(prompt), len(prompt) - 1)
+
+
+def test_only_texts_of_the_assistant_are_continued(
+    tokenizer: Tokenizer, template: ChatTemplate
+) -> None:
+    ask, answer = Message("user", (WIDE, "Hi")), Message("assistant", ("Total 4",))
+    whole = build_prompt([ask], tokenizer, template)
+    prompt = build_prompt([ask, answer], tokenizer, template, continue_final=True)
+    assert prompt.ids[: len(whole)].tolist() == whole.ids.tolist()
+    assert tokenizer.decode(prompt.ids[len(whole) :].tolist()) == "Total 4"
+    for turns in ([ask], [ask, Message("assistant", ("",))], [ask, Message("assistant", ())]):
+        with pytest.raises(PromptError, match="can be continued"):
+            build_prompt(turns, tokenizer, template, continue_final=True)

@@ -31,7 +31,7 @@ def unpack_data_url(url: str) -> bytes:
     if not comma:
         raise ImageError("the data URL has no comma; write data:image/png;base64,...")
     data = data.partition("#")[0]
-    parameters = {word.strip().lower() for word in header.partition(":")[2].split(";")}
+    parameters = {word.strip().lower() for word in header.split(";")[1:]}
     if "base64" not in parameters:
         return unquote_to_bytes(data)
     try:

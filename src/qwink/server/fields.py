@@ -78,8 +78,8 @@ def without_unsupported(values: Any, table: Mapping[str, Unsupported]) -> Any:
     """The object without the fields of `table`. Raises InvalidField if one asks for something."""
     if not isinstance(values, dict):
         raise InvalidField("this must be a JSON object")
-    for name in sorted(table.keys() & values.keys()):
-        value, rule = values[name], table[name]
+    for name, rule in table.items():
+        value = values.get(name)
         if value is not None and not rule.nothing(value):
             what = name if rule.code == "unsupported_field" else f"this value of {name}"
             raise InvalidField(f"{what} is not supported: {rule.advice}", rule.code, name)

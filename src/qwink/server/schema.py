@@ -48,6 +48,7 @@ _NO_FUNCTIONS = (
 )
 # OpenAI's fields that both endpoints have, for features that this server lacks.
 COMMON_UNSUPPORTED = {
+    "tools": Unsupported(_NO_FUNCTIONS, empty),
     "moderation": Unsupported("this server does not moderate; leave it out", all_empty),
     "parallel_tool_calls": Unsupported(_NO_FUNCTIONS, among(True, False)),
     "prompt_cache_options": Unsupported(
@@ -69,7 +70,6 @@ COMMON_UNSUPPORTED = {
     "tool_choice": Unsupported(
         'there are no tools to choose from; write "none" or leave it out', among("none", "auto")
     ),
-    "tools": Unsupported(_NO_FUNCTIONS, empty),
 }
 CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "audio": Unsupported(
