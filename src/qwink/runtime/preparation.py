@@ -72,6 +72,7 @@ def find_image(
     Raises ImageError if the picture cannot be used, OptionError for contradictory options.
     """
     config = engine.config
+    known: Hashable
     if isinstance(source, EncodedImage):
         if not source.key.endswith(image_key("", engine.artifact_id)):
             raise OptionError("the image was encoded by another model; encode it with this one")
