@@ -1,7 +1,7 @@
-"""Small random Qwen3-VL checkpoints, written by transformers, for parity tests.
+"""Writes small random Qwen3-VL checkpoints with transformers, for parity tests.
 
-Nothing in them is trivial: norms and biases are random too, attention is peaked, and logits
-have a standard deviation of several, so that an error anywhere shows.
+Norms and biases are random too, attention is peaked, and logits have a standard deviation of 4,
+so that an error in any part changes the logits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-# Where the folder has no tokenizer.json to say otherwise.
+# Used if the folder has no tokenizer.json.
 SPECIAL_IDS = {
     "<|endoftext|>": 0,
     "<|im_end|>": 2,
@@ -49,7 +49,7 @@ def write_checkpoint(
     max_position_embeddings: int = 4096,
     attention_bias: bool = False,
 ) -> Any:
-    """Writes a checkpoint to `folder`; returns the reference model, fp32, eager, in eval mode.
+    """Write a checkpoint to `folder`; returns the reference model, fp32, eager, in eval mode.
 
     The reference is loaded back, so it has the weights as rounded to `dtype`. A tokenizer.json
     already in the folder decides the special tokens' ids; `vocab_size` grows to hold them.
@@ -58,7 +58,7 @@ def write_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     ids, smallest_vocab = _special_ids(folder)
     if smallest_vocab >= vocab_size:
-        vocab_size = (smallest_vocab // 64 + 1) * 64  # some padding above, as published
+        vocab_size = (smallest_vocab // 64 + 1) * 64  # padded, as in published checkpoints
     values: dict[str, Any] = {
         "architectures": ["Qwen3VLForConditionalGeneration"],
         "image_token_id": ids["<|image_pad|>"],
@@ -112,7 +112,7 @@ def write_checkpoint(
         "vision_end_token_id": ids["<|vision_end|>"],
         "vision_start_token_id": ids["<|vision_start|>"],
     }
-    # transformers writes into the dict it is given.
+    # A copy, because transformers changes the dict that it gets.
     config = Qwen3VLConfig.from_dict(json.loads(json.dumps(values)))
     with torch.random.fork_rng():
         model = Qwen3VLForConditionalGeneration(config)
@@ -152,7 +152,7 @@ def _moments(name: str, shape: torch.Size) -> tuple[float, float]:
 
 
 def _special_ids(folder: Path) -> tuple[dict[str, int], int]:
-    """Ids of the special tokens, and the least vocabulary that holds all of the tokenizer's."""
+    """Ids of the special tokens, and the size of the tokenizer's vocabulary."""
     path = folder / "tokenizer.json"
     if not path.is_file():
         return SPECIAL_IDS, 0

@@ -1,4 +1,4 @@
-"""Shared by all tests: a small random checkpoint, and the command line as a user runs it."""
+"""Fixtures for all tests: a small random checkpoint, and `qwink` as a process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import PIL.Image
 import pytest
 from hypothesis import settings
 
-# No test asserts a time: a busy machine is slow, not wrong.
+# No deadline: tests must pass on a busy machine, and none asserts a time.
 settings.register_profile("qwink", deadline=None)
 settings.load_profile("qwink")
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -34,8 +34,8 @@ RunQwink = Callable[..., Ran]
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """Folder of a small random checkpoint with tokenizer, and its reference in Transformers."""
-    # PyTorch takes seconds to import: only where it is needed.
+    """The folder of a small random checkpoint with tokenizer, and its model in Transformers."""
+    # Imported here because PyTorch takes seconds to import.
     from tests.checkpoints import write_checkpoint
     from tests.tiny import write_tokenizer
 
@@ -46,7 +46,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any
 
 @pytest.fixture(scope="session")
 def tiny_home(tiny_checkpoint: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A QWINK_HOME that holds the tiny checkpoint's artifact. Not to be changed by tests."""
+    """A QWINK_HOME with the tiny checkpoint's artifact. Tests must not change it."""
     home = tmp_path_factory.mktemp("home")
     ran = _run("export", str(tiny_checkpoint[0]), home=home)
     assert ran.code == 0, ran.err
@@ -57,7 +57,7 @@ def tiny_home(tiny_checkpoint: tuple[Path, Any], tmp_path_factory: pytest.TempPa
 def qwink(tiny_checkpoint: tuple[Path, Any], tiny_home: Path) -> RunQwink:
     """`qwink(*arguments, stdin=, home=, limit_kib=)`; the tiny checkpoint is the default model.
 
-    Further keywords are environment variables. `limit_kib` caps the size of files written.
+    Further keywords are environment variables. `limit_kib` limits the size of written files.
     """
 
     def run(*arguments: object, **options: Any) -> Ran:
@@ -69,7 +69,7 @@ def qwink(tiny_checkpoint: tuple[Path, Any], tiny_home: Path) -> RunQwink:
 
 @pytest.fixture(scope="session")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small PNG of noise."""
+    """A PNG of random pixels, 160 by 120."""
     path = tmp_path_factory.mktemp("pictures") / "noise.png"
     pixels = np.random.default_rng(0).integers(0, 256, (120, 160, 3), np.uint8)
     PIL.Image.fromarray(pixels).save(path)

@@ -1,6 +1,6 @@
-"""Comparing an engine with Transformers: random prompts, the reference's logits, the engine's.
+"""Compares the logits of an engine with those of Transformers on random prompts.
 
-Uses only what `qwink.engine.base.Engine` promises, so that every engine can be held to it.
+It uses only the interface `qwink.engine.base.Engine`, so it works with every engine.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from qwink.types import EncodedImage, Grid, ImageSpan, Patches, Prompt
 
 Float = NDArray[np.float32]
 
-torch.set_num_threads(1)  # the references are too small for more
+torch.set_num_threads(1)  # the reference models are too small for more threads
 
-# Both sides compute in fp32, but add up in another order. On logits with a standard deviation of
-# about 4 that comes to some 2e-5; a mistake in the arithmetic shows as 1e-2 or more.
+# Both sides compute in fp32 but sum in different order. For logits with a standard deviation of
+# about 4, the differences are about 2e-5; errors in the arithmetic cause 1e-2 or more.
 TOLERANCE = 1e-3
 
 
@@ -36,9 +36,9 @@ class Case:
 
 
 def make_case(engine: Engine, parts: Sequence[int | Grid], seed: int = 0) -> Case:
-    """`parts` are in order: a number of random text tokens, or an image of that grid.
+    """A case from `parts` in order: a number of random text tokens, or an image of that grid.
 
-    Images need text between them, as chat templates have it.
+    Images must have text between them, as in chat templates.
     """
     rng = np.random.default_rng(seed)
     config = engine.config
@@ -67,20 +67,20 @@ def make_prompt(ids: Sequence[int], spans: Sequence[ImageSpan]) -> Prompt:
 
 
 def noise(config: ModelConfig, grid: Grid, key: str, rng: np.random.Generator) -> Patches:
-    """An image of random pixels, already cut into patches."""
+    """The patches of an image of random pixels."""
     shape = grid.num_patches, config.vision.in_channels * config.vision.patch_size**2
     return Patches(rng.integers(0, 256, shape, np.uint8), grid, key)
 
 
 def reference_pixels(patches: Patches) -> torch.Tensor:
-    """What Transformers' image processor makes of the patches: normalised, each frame twice."""
+    """The patches as Transformers' image processor gives them: normalised, each frame twice."""
     pixels = (patches.pixels.astype(np.float32) / 255 - 0.5) / 0.5
     channels = pixels.reshape(len(pixels), 3, 1, -1)
     return torch.from_numpy(channels.repeat(2, axis=2).reshape(len(pixels), -1))
 
 
 def reference_inputs(case: Case, image_token_id: int) -> dict[str, torch.Tensor]:
-    """Keyword arguments of the reference model."""
+    """Keyword arguments for the reference model."""
     ids = torch.from_numpy(case.prompt.ids)[None]
     inputs = {
         "input_ids": ids,
@@ -95,7 +95,7 @@ def reference_inputs(case: Case, image_token_id: int) -> dict[str, torch.Tensor]
 
 
 def reference_logits(reference: Any, case: Case) -> Float:
-    """Logits of every token: [S, vocab]."""
+    """The logits of all tokens, [S, vocab]."""
     inputs = reference_inputs(case, reference.config.image_token_id)
     with torch.no_grad():
         logits: Float = reference(**inputs).logits[0].numpy()
@@ -103,7 +103,7 @@ def reference_logits(reference: Any, case: Case) -> Float:
 
 
 def reference_features(reference: Any, patches: Patches) -> tuple[Float, Float]:
-    """What the vision encoder gives for one image: embeds [V, D], deepstack [taps, V, D]."""
+    """The vision encoder's output for one image: embeds [V, D], deepstack [taps, V, D]."""
     grid = torch.tensor([[patches.grid.t, patches.grid.h, patches.grid.w]])
     with torch.no_grad():
         found = reference.model.get_image_features(reference_pixels(patches), grid)
@@ -158,19 +158,19 @@ def new_tokens(
 
 
 def assert_parity(found: dict[int, Float], expected: Float) -> None:
-    """Every token's logits within TOLERANCE of the reference's [S, vocab]."""
+    """Assert that all logits are within TOLERANCE of the reference's [S, vocab]."""
     for token, logits in found.items():
         error = float(np.abs(logits - expected[token]).max())
         assert error <= TOLERANCE, f"token {token} is off by {error:.2g}"
 
 
 def snr(actual: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Signal to noise in dB."""
+    """Signal-to-noise ratio in dB."""
     noise = np.square(np.asarray(actual, np.float64) - expected).mean()
     signal = np.square(np.asarray(expected, np.float64)).mean()
     return float(10 * np.log10(signal / max(noise, 1e-300)))
 
 
 def agreement(actual: Float, expected: Float) -> float:
-    """Share of rows in which the likeliest token is the same."""
+    """Share of rows whose most likely token is the same."""
     return float((actual.argmax(-1) == expected.argmax(-1)).mean())

@@ -1,4 +1,4 @@
-"""The command line through a real process, as a user meets it."""
+"""Tests of the command line, in processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHORT = ("--max-tokens", 8, "--seed", 1)
 
 
 def assert_fails(ran: Ran, code: int, *words: str) -> None:
-    """One line on stderr that has all the words, nothing on stdout, the exit code."""
+    """Assert the exit code, an empty stdout, and one line on stderr with all `words`."""
     assert ran.code == code, ran.err
     assert ran.out == ""
     assert len(ran.err.splitlines()) == 1, ran.err
@@ -43,7 +43,7 @@ def assert_fails(ran: Ran, code: int, *words: str) -> None:
         assert word in ran.err
 
 
-def test_choices_are_those_of_the_runtime() -> None:
+def test_choices_equal_those_of_the_runtime() -> None:
     assert get_args(TaskName) == TASKS
     assert get_args(RecipeName) == tuple(RECIPES)
     assert get_args(EngineName) == ENGINES
@@ -93,7 +93,7 @@ def test_timings_are_a_table_on_stderr(qwink: RunQwink, picture: Path) -> None:
         assert "computed" in lines[stage]
     assert "total" in lines
     assert "tokens/s" in ran.err
-    assert "asks to read text" in ran.err  # why this budget
+    assert "asks to read text" in ran.err  # the reason for the budget
 
 
 def test_several_pictures(qwink: RunQwink, picture: Path) -> None:
@@ -130,7 +130,7 @@ def test_all_options_reach_the_model(qwink: RunQwink, picture: Path) -> None:
     assert json.loads(ran.out)["usage"]["image_tokens"] <= 8192 // 1024
 
 
-def test_warnings_are_told(qwink: RunQwink, tmp_path: Path) -> None:
+def test_warnings_go_to_stderr(qwink: RunQwink, tmp_path: Path) -> None:
     frames = [PIL.Image.new("RGB", (64, 64), colour) for colour in ("red", "blue")]
     path = tmp_path / "moving.gif"
     frames[0].save(path, save_all=True, append_images=frames[1:])
@@ -166,7 +166,7 @@ def test_limit_of_pixels(qwink: RunQwink, picture: Path) -> None:
     assert qwink("ask", picture, "--max-image-pixels", 160 * 120, *SHORT).code == 0
 
 
-def test_mistakes_are_found_before_anything_is_exported(
+def test_wrong_input_is_found_before_the_export(
     qwink: RunQwink, picture: Path, tmp_path: Path
 ) -> None:
     gone = qwink("ask", tmp_path / "gone.png", home=tmp_path / "home")
@@ -175,7 +175,7 @@ def test_mistakes_are_found_before_anything_is_exported(
     assert not (tmp_path / "home").exists()
 
 
-def test_models_that_are_not_there(qwink: RunQwink, picture: Path, tmp_path: Path) -> None:
+def test_unknown_models(qwink: RunQwink, picture: Path, tmp_path: Path) -> None:
     assert_fails(qwink("ask", picture, "--model", "nonsense"), 1, "nonsense", "nano")
     hub = str(tmp_path)
     ran = qwink("ask", picture, "--model", "Qwen/None-Such", HF_HUB_CACHE=hub)
@@ -250,7 +250,7 @@ def test_question_longer_than_the_context(qwink: RunQwink) -> None:
     assert_fails(ran, 1, "tokens", "4095")
 
 
-def test_answer_into_a_closed_pipe_ends_quietly(qwink: RunQwink, tiny_home: Path) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(qwink: RunQwink, tiny_home: Path) -> None:
     shell = 'set -o pipefail; "$0" -m qwink models | true'
     ran = subprocess.run(
         ["bash", "-c", shell, sys.executable],
@@ -258,7 +258,7 @@ def test_answer_into_a_closed_pipe_ends_quietly(qwink: RunQwink, tiny_home: Path
         capture_output=True,
         check=False,
     )
-    assert ran.returncode in (0, 128 + signal.SIGPIPE)  # 0: `true` was slower to end
+    assert ran.returncode in (0, 128 + signal.SIGPIPE)  # 0: the pipe was still open
     assert ran.stderr == b""
 
 
@@ -269,10 +269,10 @@ def test_interrupt_ends_quietly(tiny_home: Path, tiny_checkpoint: tuple[Path, An
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Whoever runs the tests in the background has interrupts ignored, and so would we.
+        # Background jobs of a shell ignore SIGINT, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    # Nothing comes on stdin: by the time 64 kB went through the pipe, the command is reading.
+    # A pipe holds 64 kB: when 200 kB have been written, the command is reading stdin.
     assert process.stdin is not None
     process.stdin.write(bytes(200_000))
     process.send_signal(signal.SIGINT)
@@ -280,7 +280,7 @@ def test_interrupt_ends_quietly(tiny_home: Path, tiny_checkpoint: tuple[Path, An
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
-def test_errors_of_the_system_become_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_os_errors_become_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for error, line in (
         (FileNotFoundError(2, "No such file", "/a/b"), "qwink: /a/b: No such file\n"),
         (MemoryError(), "qwink: not enough memory"),
@@ -294,7 +294,7 @@ def test_errors_of_the_system_become_one_line(capsys: pytest.CaptureFixture[str]
 # export
 
 
-def test_first_use_exports_and_says_so(
+def test_the_first_use_exports_and_reports_it(
     qwink: RunQwink, tiny_checkpoint: tuple[Path, Any], tmp_path: Path
 ) -> None:
     first = qwink("ask", "-q", "Hi", *SHORT, home=tmp_path)
@@ -333,7 +333,7 @@ def test_export_for_any_processor(
     assert "--layout needs --out" in ran.err
 
 
-def test_export_refuses_what_is_there(
+def test_export_does_not_overwrite(
     qwink: RunQwink, tiny_checkpoint: tuple[Path, Any], tmp_path: Path
 ) -> None:
     precious = tmp_path / "mine"
@@ -352,7 +352,7 @@ def test_export_refuses_what_is_there(
     assert manifest["recipe"] == "fast"
 
 
-def test_export_says_where_ask_will_look(
+def test_export_prints_the_command_for_ask(
     qwink: RunQwink, tiny_checkpoint: tuple[Path, Any], tmp_path: Path
 ) -> None:
     assert qwink("export", tiny_checkpoint[0], home=tmp_path).code == 0
@@ -382,12 +382,12 @@ def test_terminated_export_leaves_nothing(
     command = [sys.executable, "-m", "qwink", "export", str(tiny_checkpoint[0]), "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert process.stderr is not None
-    process.stderr.readline()  # it has begun
+    process.stderr.readline()  # the export has begun
     process.terminate()
     process.communicate(timeout=60)
     if process.returncode == 128 + signal.SIGTERM:
         assert list(out.parent.iterdir()) == []
-    else:  # it was quicker
+    else:  # the export finished before the signal
         assert process.returncode == 0
 
 
@@ -417,7 +417,7 @@ def test_check_names_the_damaged_file(qwink: RunQwink, tiny_home: Path, tmp_path
     assert qwink("models", "--check").code == 0
     home = tmp_path / "home"
     shutil.copytree(tiny_home, home)
-    damaged = min(home.glob("artifacts/*/decode.bin"))  # of one or several
+    damaged = min(home.glob("artifacts/*/decode.bin"))  # there may be several artifacts
     data = bytearray(damaged.read_bytes())
     data[len(data) // 2] ^= 1
     damaged.write_bytes(data)
@@ -452,7 +452,7 @@ def test_help_needs_no_runtime() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_page_of_the_command_line_is_current() -> None:
+def test_docs_of_the_command_line_are_current() -> None:
     script = ROOT / "scripts" / "make_cli_docs.py"
     ran = subprocess.run(
         [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
@@ -460,7 +460,7 @@ def test_page_of_the_command_line_is_current() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_sizes_are_short() -> None:
+def test_format_bytes() -> None:
     assert [format_bytes(size) for size in (0, 999, 1500, 12_345_678, 1_640_000_000)] == [
         "0 B", "999 B", "1.5 kB", "12 MB", "1.6 GB",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The documentation keeps up with the code."""
+"""The documentation agrees with the code."""
 
 import re
 import subprocess
@@ -25,28 +25,28 @@ def test_architecture_names_every_module() -> None:
         assert any(f"`{name}`" in page for name in names), f"docs/architecture.md lacks {module}"
 
 
-def test_architecture_names_no_module_that_is_gone() -> None:
+def test_architecture_names_only_modules_that_exist() -> None:
     for module in re.findall(r"^\| `([a-z_/]+)` \|", read("docs/architecture.md"), re.MULTILINE):
         assert (PACKAGE / f"{module}.py").is_file() or (PACKAGE / module).is_dir(), module
 
 
-def test_links_lead_somewhere() -> None:
+def test_link_targets_exist() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_changelog_has_a_place_for_this_version() -> None:
+def test_changelog_has_a_section_for_this_version() -> None:
     released = "dev" not in qwink.__version__
     heading = f"## {qwink.__version__}" if released else "## Unreleased"
     assert heading in read("CHANGELOG.md")
 
 
-def test_performance_page_is_what_the_results_say() -> None:
+def test_performance_page_is_current() -> None:
     command = [sys.executable, "-m", "scripts.make_performance", "--check"]
     subprocess.run(command, cwd=ROOT, check=True)
 
 
-def test_tables_are_what_the_results_say() -> None:
+def test_tables_are_current() -> None:
     subprocess.run([sys.executable, "-m", "scripts.make_tables", "--check"], cwd=ROOT, check=True)

@@ -19,12 +19,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import httpx
 import pytest
+from filelock import FileLock
 
 from qwink.cli.pull import export_bytes, pull
 from qwink.errors import CheckpointError, DownloadError, ModelNotFound
 from qwink.export.recipe import RECIPES
 from qwink.hub import http as hub_http
-from qwink.hub.download import DownloadProgress, _locked, download, missing_bytes, staging_folder
+from qwink.hub.download import DownloadProgress, download, missing_bytes, staging_folder
 from qwink.hub.http import client
 from qwink.hub.listing import Hub, HuggingFace, Listing, ModelScope
 from qwink.hub.partial import Partial
@@ -353,7 +354,7 @@ def test_folders_with_other_files_are_not_replaced(fake: FakeHub, folder: Path) 
 def test_two_downloads_at_the_same_time(fake: FakeHub, folder: Path) -> None:
     staging_folder(folder).mkdir(parents=True)
     with (
-        _locked(staging_folder(folder) / ".lock"),
+        FileLock(staging_folder(folder) / ".lock"),
         pytest.raises(DownloadError, match="another process is downloading"),
     ):
         get(HuggingFace(fake.url), folder)

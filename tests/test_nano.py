@@ -1,4 +1,4 @@
-"""nano, the model that comes with qwink, as a new user meets it."""
+"""Tests of nano, the built-in model."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def test_nano_is_the_default_model(qwink: RunQwink, picture: Path, tmp_path: Pat
     assert document["text"].strip()
 
 
-def test_hint_is_for_people_only(qwink: RunQwink, picture: Path, tmp_path: Path) -> None:
+def test_hint_is_shown_on_terminals_only(qwink: RunQwink, picture: Path, tmp_path: Path) -> None:
     ran = qwink("ask", picture, "-q", "Hi", home=tmp_path, QWINK_MODEL="")
     assert ran.code == 0, ran.err
-    assert "hint:" not in ran.err  # stderr is no terminal here
+    assert "hint:" not in ran.err  # stderr is not a terminal here
 
 
 def test_nano_is_listed(qwink: RunQwink) -> None:
@@ -34,7 +34,7 @@ def test_nano_is_listed(qwink: RunQwink) -> None:
     ]
 
 
-def test_readme_says_what_nano_says(qwink: RunQwink, tmp_path: Path) -> None:
+def test_readme_shows_real_output(qwink: RunQwink, tmp_path: Path) -> None:
     """The README's Python block runs, and its console block shows the real answer."""
     readme = (ROOT / "README.md").read_text("utf-8")
     code = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0]

@@ -1,4 +1,4 @@
-"""The quickstart does what it says, with nano."""
+"""The commands and code of the quickstart give the output shown, with nano."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(code: str, home: Path) -> list[str]:
-    """The lines that a Python block prints, run where the examples are."""
+    """Run a Python block in the repository's root; returns the lines that it prints."""
     command = [sys.executable, "-c", code]
     environment = {**os.environ, "QWINK_HOME": str(home)}
     ran = subprocess.run(
@@ -64,7 +64,7 @@ def test_openai_block(server: Server, home: Path) -> None:
 
 
 def test_what_verify_shows(qwink: RunQwink, home: Path) -> None:
-    """Figures differ a little between processors; what is compared, and exact's answers, do not."""
+    """Labels and exact's answers equal those shown. Figures differ between processors."""
     command, *shown = CONSOLES[1].splitlines()
     ran = qwink(*command.split()[2:], home=home)
     assert ran.code == 0, ran.err

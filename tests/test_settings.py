@@ -1,4 +1,4 @@
-"""What the environment says."""
+"""Settings from environment variables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_defaults() -> None:
     assert (settings.model, settings.recipe, settings.threads) == ("nano", "balanced", None)
 
 
-def test_everything_can_be_said() -> None:
+def test_all_variables() -> None:
     settings = Settings.from_environment(
         {
             "QWINK_HOME": "/data/qwink",
@@ -69,6 +69,6 @@ def test_home_of_the_user() -> None:
 
 
 @pytest.mark.parametrize("threads", ["0", "-1", "two", "1.5", "²"])
-def test_impossible_threads(threads: str) -> None:
+def test_invalid_threads(threads: str) -> None:
     with pytest.raises(OptionError, match=f"QWINK_THREADS is '{threads}'"):
         Settings.from_environment({"QWINK_THREADS": threads})

@@ -1,4 +1,4 @@
-"""The Chinese pages keep up with the English ones, and what both show can be typed."""
+"""The Chinese pages have the structure and code of the English ones; their commands are valid."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ def read(name: str) -> str:
 
 
 def blocks(name: str) -> list[tuple[str, str]]:
-    """Language and code of each fenced block, without comments: those are translated."""
+    """Language and code of each fenced block, without comments, which are translated."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", read(name), re.DOTALL | re.MULTILINE)
     return [(language, re.sub(r" *# .*", "", code)) for language, code in found]
 
 
 def commands(name: str) -> list[list[str]]:
-    """What is typed into a shell: of blocks of commands, and of consoles with output."""
+    """The shell commands in blocks of commands and in console blocks with output."""
     lines = []
     for language, code in blocks(name):
-        typed = code.splitlines()
+        entered = code.splitlines()
         if language == "console":
-            typed = [line[2:] for line in typed if line.startswith("$ ")]
+            entered = [line[2:] for line in entered if line.startswith("$ ")]
         elif language != "sh":
             continue
-        lines += [shlex.split(line) for line in typed if line]
+        lines += [shlex.split(line) for line in entered if line]
     return lines
 
 
 @pytest.mark.parametrize("page", ENGLISH)
-def test_both_show_the_same_code_in_the_same_order(page: str) -> None:
+def test_both_languages_have_the_same_code(page: str) -> None:
     assert blocks(page)
     assert blocks(page) == blocks(page.replace(".md", ".zh.md"))
 
 
 @pytest.mark.parametrize("page", ENGLISH)
-def test_both_have_the_same_sections_tables_and_links(page: str) -> None:
+def test_both_languages_have_the_same_sections_tables_and_links(page: str) -> None:
     def shape(name: str) -> tuple[list[str], int, set[str]]:
         text = re.sub(r"^```.*?^```$", "", read(name), flags=re.DOTALL | re.MULTILINE)
         links = {target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)", text)}
@@ -66,14 +66,14 @@ def test_links_within_lead_to_a_heading(page: str) -> None:
     for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", read(page)):
         text = ((ROOT / page).parent / target).read_text("utf-8")
         headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-        # As GitHub makes them.
+        # GitHub's rule for anchors.
         anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
         assert anchor in anchors, f"{page}: {target}#{anchor}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, "docs/choosing.md"])
-def test_commands_can_be_typed(page: str) -> None:
-    """Commands and options exist, and take the values shown; nothing is run."""
+def test_commands_are_valid(page: str) -> None:
+    """Commands and options exist and accept the values shown. Nothing is run."""
     group: Any = typer.main.get_command(app)
     targets = set(re.findall(r"^(\w+):", read("Makefile"), re.MULTILINE))
     for program, *arguments in commands(page):

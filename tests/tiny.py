@@ -1,4 +1,4 @@
-"""Small stand-ins for a checkpoint's files."""
+"""Writes a small tokenizer and chat template for test checkpoints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ system user assistant \n\n\n You are a helpful assistant.  Answer in one word, p
 图片里有什么？请描述这张图片。日本語のテキスト。 Straße, café, naïve, Ελληνικά, русский 😀👩‍👩‍👧 é
 """
 
-# Qwen's, as in its tokenizer.json.
+# The pattern of Qwen's tokenizer.json.
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -56,9 +56,9 @@ _WORDS = (
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Writes tokenizer.json, tokenizer_config.json, generation_config.json, chat_template.jinja.
+    """Write tokenizer.json, tokenizer_config.json, generation_config.json, chat_template.jinja.
 
-    The tokenizer is built like Qwen3's, with its special tokens, but trained on a few lines.
+    The tokenizer has the structure and special tokens of Qwen3's; a few lines train its merges.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizers.Tokenizer(models.BPE())
@@ -135,7 +135,7 @@ _SYSTEM = (
 """
 )
 
-# Qwen3-VL Instruct's, written from knowledge of it.
+# Qwen3-VL Instruct's template, written from memory.
 CHAT_TEMPLATE = (
     """\
 {%- if tools %}

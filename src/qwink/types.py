@@ -115,6 +115,7 @@ class Prompt:
     images: tuple[ImageSpan, ...]
     positions: NDArray[np.int64]  # [3, S]
     next_position: int  # of the first generated token, on all three axes
+    num_system: int = 0  # tokens of the system turn, with which the prompt begins
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])

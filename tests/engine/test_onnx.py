@@ -460,7 +460,10 @@ def test_recipes(wide: tuple[Path, Any], tmp_path: Path, recipe: str, kernels: s
 def test_four_bits_lose_what_rounding_costs_and_no_more(tmp_path: Path) -> None:
     """Against a reference with the rounded weights, only the activations' rounding is left."""
     folder, recipe = tmp_path / "checkpoint", RECIPES["small"]
-    reference = write_checkpoint(folder, tied=False)
+    # Wide enough for blocks of 4 bits in every matrix.
+    reference = write_checkpoint(
+        folder, tied=False, text_hidden_size=128, text_intermediate_size=256, num_heads=8
+    )
     engine = build(folder, recipe.name)
     case = make_case(engine, [60], seed=15)
     found = all_logits(engine, case)

@@ -1,4 +1,4 @@
-"""Counting cores, on made-up machines."""
+"""Counting the cores of simulated machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_cpus(folder: Path, siblings: list[str]) -> Path:
 
 @pytest.fixture
 def allow(monkeypatch: pytest.MonkeyPatch) -> object:
-    """`allow(cpus)` says which CPUs the process may use; no quota."""
+    """`allow(cpus)` sets the CPUs that the process may use, without a quota."""
     monkeypatch.setattr(threads, "_quota", lambda: 1 << 16)
 
     def set_allowed(*cpus: int) -> None:
@@ -37,10 +37,10 @@ def allow(monkeypatch: pytest.MonkeyPatch) -> object:
         (["0-1", "0-1"], (0, 1), 1),
         (["0,4", "1,5", "2,6", "3,7"] * 2, range(8), 4),
         (["0,4", "1,5", "2,6", "3,7"] * 2, (0, 4, 1), 2),
-        ([], (0, 1, 2), 3),  # the system does not tell
+        ([], (0, 1, 2), 3),  # the topology is not known
     ],
 )
-def test_one_thread_a_core(
+def test_one_thread_for_each_core(
     tmp_path: Path, allow: object, siblings: list[str], allowed: tuple[int, ...], cores: int
 ) -> None:
     assert callable(allow)

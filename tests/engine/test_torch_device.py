@@ -1,4 +1,4 @@
-"""Devices and types of numbers, with cards that are not there."""
+"""Devices and types of numbers, on a machine without cards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Two cards of the compute capability given."""
+    """Two cards of the given compute capability."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: request.param)
@@ -27,12 +27,12 @@ def test_devices() -> None:
     assert choose_device("auto") == choose_device("cuda") == CUDA
     assert choose_device("cuda:1") == torch.device("cuda", 1)
     assert choose_device("cpu") == CPU
-    with pytest.raises(OptionError, match="the last one here is cuda:1"):
+    with pytest.raises(OptionError, match="the last device here is cuda:1"):
         choose_device("cuda:2")
 
 
 @pytest.mark.parametrize("name", ["gpu", "mps", "meta", "", "cuda:x", "cpu:cpu"])
-def test_nonsense(name: str) -> None:
+def test_unknown_names(name: str) -> None:
     with pytest.raises(OptionError, match="it must be auto, cpu, cuda or cuda:N"):
         choose_device(name)
 
@@ -40,7 +40,7 @@ def test_nonsense(name: str) -> None:
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto") == CPU
-    with pytest.raises(OptionError, match="PyTorch finds none"):
+    with pytest.raises(OptionError, match="PyTorch finds no GPU"):
         choose_device("cuda")
 
 
@@ -58,8 +58,8 @@ def test_the_card_chooses_the_type(expected: torch.dtype) -> None:
 
 @pytest.mark.parametrize("card", [(7, 5)], indirect=True)
 @pytest.mark.usefixtures("card")
-def test_bfloat16_is_refused_where_it_would_crawl() -> None:
-    with pytest.raises(OptionError, match="Tesla T4 has not; use auto or float16"):
+def test_bfloat16_is_refused_where_the_card_lacks_it() -> None:
+    with pytest.raises(OptionError, match="Tesla T4 does not support; use auto or float16"):
         choose_dtype("bfloat16", CUDA)
 
 
@@ -70,8 +70,8 @@ def test_types_on_the_cpu() -> None:
         choose_dtype("int8", CPU)
 
 
-def test_asking_the_driver_does_no_harm() -> None:
+def test_asking_the_driver() -> None:
     if torch.cuda.is_available():
         assert has_nvidia_gpu()
     else:
-        assert has_nvidia_gpu() in (True, False)  # a driver may be there without a usable card
+        assert has_nvidia_gpu() in (True, False)  # a driver can exist without a usable card

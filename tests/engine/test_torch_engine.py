@@ -362,6 +362,12 @@ def overflowing(tmp_path: Path) -> TorchEngine:
     return engine
 
 
+def holds_numbers(engine: TorchEngine, cache: TorchCache) -> bool:
+    """Whether all tokens in the cache are finite."""
+    layers = [cache.layer(index) for index in range(engine.config.text.num_layers)]
+    return all(bool(part[:, :, : cache.scratch].isfinite().all()) for kv in layers for part in kv)
+
+
 def test_a_run_that_is_not_finite_leaves_others_as_they_are(overflowing: TorchEngine) -> None:
     engine = overflowing
     good = make_case(engine, [10], seed=14)
@@ -372,16 +378,13 @@ def test_a_run_that_is_not_finite_leaves_others_as_they_are(overflowing: TorchEn
     untouched = decode_token(engine, cache, 0, good.prompt, 7)
     bad = NewTokens(0, (int(good.prompt.ids[7]), 7, 9), 7, 7)
     advice = "infinities or NaNs in float16; use --dtype float32"
-    with pytest.raises(GenerationError, match=advice):
-        engine.step(cache, [bad, new_tokens(1, good.prompt, 7)])  # the batch
-    with pytest.raises(GenerationError, match=advice):
-        engine.step(cache, [bad])  # and the run alone
+    for runs in ([bad, new_tokens(1, good.prompt, 7)], [bad]):  # the batch, and the run alone
+        with pytest.raises(GenerationError, match=advice):
+            engine.step(cache, runs)
+        # No NaN is left in the slot, where a masked token would still spoil others.
+        assert holds_numbers(engine, cache)
     for slot, expected in ((0, untouched), (1, wanted)):  # even in the slot itself
         np.testing.assert_array_equal(decode_token(engine, cache, slot, good.prompt, 7), expected)
-    # No NaN is left in the slot, where a masked token would still spoil others.
-    for keys, values in (cache.layer(index) for index in range(engine.config.text.num_layers)):
-        assert keys[:, :, : cache.capacity].isfinite().all()
-        assert values[:, :, : cache.capacity].isfinite().all()
     engine.prefill(cache, [Chunk(0, good.prompt, {}, 0, 4)])
     assert np.isfinite(engine.prefill(cache, [Chunk(0, good.prompt, {}, 4, 9)])).all()
 
@@ -398,6 +401,7 @@ def test_a_chunk_that_is_not_finite_leaves_others_as_they_are(overflowing: Torch
     ):
         with pytest.raises(GenerationError, match="use --dtype float32"):
             engine.prefill(cache, chunks)
+        assert holds_numbers(engine, cache)
     assert np.isfinite(decode_token(engine, cache, 0, good.prompt, 9)).all()
     assert np.isfinite(engine.prefill(cache, [Chunk(2, good.prompt, {}, 0, 4)])).all()
 

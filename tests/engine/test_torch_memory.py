@@ -1,4 +1,4 @@
-"""Memory of a card that is not there: what fits, and faults where it does not."""
+"""A card's memory, simulated: what fits, and failures when it runs out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.runtime.test_scheduler import running, submit
 
 
 class SmallMemory(DeviceMemory):
-    """A device with room for so many bytes; counts how often reserves were given back."""
+    """A device with `room` bytes of memory; counts how often unused memory was returned."""
 
     def __init__(self, room: int) -> None:
         super().__init__(torch.device("cpu"))
@@ -37,7 +37,7 @@ class SmallMemory(DeviceMemory):
 
 
 class Fault:
-    """Raises PyTorch's out-of-memory when a layer runs, as often as it is told to."""
+    """Raises PyTorch's out-of-memory the next `left` times that a layer runs."""
 
     def __init__(self, layer: Any, least_batch: int = 1) -> None:
         self.left = 0
@@ -86,7 +86,7 @@ def test_memory_of_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     assert DeviceMemory(torch.device("cpu")).available() is None
 
 
-def test_what_is_needed_is_counted(tiny_checkpoint: tuple[Path, Any]) -> None:
+def test_bytes_of_weights(tiny_checkpoint: tuple[Path, Any]) -> None:
     engine, _ = open_engine(tiny_checkpoint[0])
     reference = tiny_checkpoint[1]
     total = sum(parameter.numel() for parameter in reference.parameters())
@@ -98,7 +98,7 @@ def as_model(engine: TorchEngine, folder: Path) -> Model:
     return Model("tiny", engine, Tokenizer.load(folder), ChatTemplate.load(folder), sampling)
 
 
-def test_a_request_fails_and_the_service_lives(tiny_checkpoint: tuple[Path, Any]) -> None:
+def test_the_service_goes_on_after_a_failed_request(tiny_checkpoint: tuple[Path, Any]) -> None:
     engine, memory = open_engine(tiny_checkpoint[0])
     fault = Fault(engine._modules.layers[1].mlp)
     with VLM(as_model(engine, tiny_checkpoint[0]), 256) as vlm:
@@ -125,7 +125,7 @@ def test_a_batch_that_runs_out_is_tried_one_by_one(tiny_checkpoint: tuple[Path, 
         assert (fault.left, memory.num_released) == (0, 3)
 
 
-def test_the_tensors_of_a_failed_step_are_let_go() -> None:
+def test_the_tensors_of_a_failed_step_are_freed() -> None:
     memory = SmallMemory(0)
     alive: list[weakref.ref[torch.Tensor]] = []
 
@@ -140,7 +140,9 @@ def test_the_tensors_of_a_failed_step_are_let_go() -> None:
     assert str(caught.value) == "cpu has not enough memory to do it; do less"
 
 
-def test_encoding_says_what_to_lower(tiny_checkpoint: tuple[Path, Any], picture: Path) -> None:
+def test_the_error_of_encoding_names_the_option_to_lower(
+    tiny_checkpoint: tuple[Path, Any], picture: Path
+) -> None:
     engine, _ = open_engine(tiny_checkpoint[0])
     fault = Fault(engine._modules.visual.blocks[0].mlp)
     with VLM(as_model(engine, tiny_checkpoint[0]), 512) as vlm:

@@ -105,7 +105,9 @@ def test_inputs() -> None:
 
 
 @pytest.mark.parametrize(
-    "slots", [(0,), (0, 1, 2), (0, 1, 2, 3, 4), (5,), (1, 2, 3), (3, 0, 5), (2, 1, 0)], ids=str
+    "slots",
+    [(0,), (0, 1, 2), (0, 1, 2, 3, 4), (5,), (1, 2, 3), (0, 2, 5), (3, 0, 5), (2, 1, 0)],
+    ids=str,
 )
 @pytest.mark.parametrize("several", [False, True])
 def test_padded_steps_give_the_same(

@@ -1,5 +1,7 @@
-"""A browser and servers with nano. Each module has a browser of its own: while one is open,
-the thread has a running event loop, which other tests could not bear.
+"""Fixtures: a browser, and servers with nano.
+
+There is one browser per test module, not one per session: while Playwright is open, the thread has
+a running event loop, and asyncio.run in other tests would fail.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def serve(nano_home: Path, tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture
 def visit_of(browser: Browser) -> Iterator[MakeVisit]:
-    """`visit_of(server, **context options)` opens a tab. In the end, none may have complained."""
+    """`visit_of(server, **context options)` opens a tab. The teardown checks it for errors."""
     visits: list[Visit] = []
 
     def make(server: Server, **options: Any) -> Visit:

@@ -1,4 +1,4 @@
-"""Asking on the page, against a real server with nano."""
+"""Asking questions on the page, with a real server and nano."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.page.conftest import MakeVisit
 from tests.page.visit import Visit, file_of, line, shapes
 from tests.server.process import Serve
 
-# Servers that need a moment, for the test to do something meanwhile; here, while a file is there.
+# Slow servers, so that tests can act during an answer. This one is slow while SLOW_FILE exists.
 SLOW_ANSWERS = """
 import os, time
 from qwink.engine.onnx import OnnxEngine
-decode = OnnxEngine.decode
+step = OnnxEngine.step
 def slowly(self, *arguments, **options):
     if os.path.exists(os.environ["SLOW_FILE"]):
         time.sleep(2)
-    return decode(self, *arguments, **options)
-OnnxEngine.decode = slowly
+    return step(self, *arguments, **options)
+OnnxEngine.step = slowly
 from qwink.cli import main; main()
 """
 SLOW_LOADING = """
@@ -48,7 +48,7 @@ def test_drop_ask_and_see_where_the_time_went(visit: Visit) -> None:
     assert [stage for stage in stages if stage != "other"] == expected
     expect(turn.locator(".bar")).to_have_attribute("aria-label", re.compile(r"generate [\d.]+ m?s"))
     expect(turn.locator(".facts")).to_contain_text("tokens/s")
-    # What the server measured is the expectation for the next.
+    # The expected time comes from the times of this answer.
     expect(visit.page.locator("#cost")).to_contain_text("to the first word")
     expect(visit.page.locator("#live")).to_contain_text("The answer is complete.")
 
@@ -111,7 +111,7 @@ def test_stop_and_ask_again(serve: Serve, visit_of: MakeVisit, tmp_path: Path) -
     expect(page.locator(".remark")).to_have_count(0)
 
 
-def test_page_is_there_before_the_model_and_asks_as_soon_as_it_can(
+def test_questions_before_the_model_is_loaded_are_asked_when_it_is(
     serve: Serve, visit_of: MakeVisit
 ) -> None:
     visit = visit_of(serve(code=SLOW_LOADING))
@@ -123,7 +123,7 @@ def test_page_is_there_before_the_model_and_asks_as_soon_as_it_can(
     expect(visit.page.locator("#status")).to_contain_text("nano")
 
 
-def test_conversation_goes_on_after_the_server_was_restarted(
+def test_conversation_continues_after_a_restart_of_the_server(
     serve: Serve, visit_of: MakeVisit, tmp_path: Path
 ) -> None:
     slow = tmp_path / "slow"
@@ -136,7 +136,7 @@ def test_conversation_goes_on_after_the_server_was_restarted(
     slow.touch()
     visit.ask("And now?")
     expect(page.locator(".now [data-stage=generate]")).to_have_text("Answering")
-    server.process.kill()  # in the midst of an answer
+    server.process.kill()  # while it is answering
     expect(page.locator(".error")).to_contain_text("connection to the server was lost")
     expect(page.locator(".turn .text").last).not_to_be_empty()
     expect(page.locator("#status")).to_have_attribute("data-state", "offline")
@@ -163,7 +163,7 @@ def test_wrong_file(visit: Visit) -> None:
 
 def test_a_picture_the_server_refuses_can_be_taken_back(visit: Visit) -> None:
     visit.may_fail = True
-    visit.pick(line()[:-40])  # browsers show what there is of it
+    visit.pick(line()[:-40])  # browsers show truncated pictures
     visit.ask("Read the text.")
     expect(visit.page.locator(".error")).to_contain_text("The server cannot read a picture")
     visit.page.click(".change")

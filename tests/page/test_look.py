@@ -1,4 +1,4 @@
-"""How the page looks, reads and sounds: boxes, Markdown, languages, colours, small screens."""
+"""Display and accessibility of the page: boxes, Markdown, languages, colours, small screens."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_boxes_are_drawn_and_copied(visit: Visit) -> None:
         ('{"bbox_2d": [1, 2, "x", 4]} {"bbox_2d": [1]} [1, 2, 3, 4] {"a": 1}', []),
     ],
 )
-def test_only_boxes_that_make_sense(visit: Visit, text: str, expected: list[Any]) -> None:
+def test_invalid_boxes_are_ignored(visit: Visit, text: str, expected: list[Any]) -> None:
     script = "async (text) => (await import('/static/boxes.js')).parse(text)"
     found = visit.page.evaluate(script, text)
     assert [one["box"] for one in found] == [
@@ -104,7 +104,7 @@ def test_markdown_is_shown_and_nothing_in_it_runs(visit: Visit) -> None:
     ]
     assert text.locator("img, script").count() == 0
     assert visit.page.evaluate("window.hacked") is None
-    expect(turn.locator(".remark")).to_contain_text("It stopped at the longest answer allowed")
+    expect(turn.locator(".remark")).to_contain_text("It stopped at the length limit")
 
 
 def test_presets_are_edited_and_remembered(visit: Visit) -> None:
@@ -128,7 +128,7 @@ def test_presets_are_edited_and_remembered(visit: Visit) -> None:
     assert (asked["task"], asked["max_tokens"], asked["temperature"]) == ("ocr", 9, 0)
     assert asked["messages"][0]["content"][-1]["text"] == "What is the total?"
     page.click("#edit")
-    page.get_by_role("button", name="As it was").click()
+    page.get_by_role("button", name="Reset").click()
     expect(page.get_by_role("radio", name="Read text")).to_be_visible()
 
 
@@ -149,19 +149,19 @@ def test_chinese(visit_of: MakeVisit, server: Server) -> None:
     expect(page.get_by_role("heading", name="Ask a picture")).to_be_visible()
 
 
-def test_both_languages_say_everything(visit: Visit) -> None:
+def test_both_languages_have_all_texts(visit: Visit) -> None:
     script = "async (code) => Object.keys((await import(`/static/locales/${code}.js`)).default)"
     english, chinese = (set(visit.page.evaluate(script, code)) for code in ("en", "zh"))
-    assert english - chinese == {"prompt.ask"}  # empty
+    assert english - chinese == {"prompt.ask"}  # its English text is empty
     assert chinese <= english
 
 
-def test_dark_by_the_system_and_by_choice(visit_of: MakeVisit, server: Server) -> None:
+def test_dark_theme_of_the_system_and_by_choice(visit_of: MakeVisit, server: Server) -> None:
     visit = visit_of(server, color_scheme="dark").ready()
     page = visit.page
     shade = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(shade) == "rgb(19, 22, 21)"
-    page.get_by_role("button", name="Colours: as the system").click()
+    page.get_by_role("button", name="Colours: system").click()
     assert page.evaluate(shade) == "rgb(248, 247, 243)"
     page.get_by_role("button", name="Colours: light").click()
     page.reload()
@@ -194,7 +194,7 @@ def test_a_phone(visit_of: MakeVisit, server: Server) -> None:
     visit.shoot("phone")
 
 
-def test_the_whole_page_is_light_and_strict(visit: Visit, server: Server) -> None:
+def test_size_and_security_headers_of_the_page(visit: Visit, server: Server) -> None:
     visit.page.click("#language")
     expect(visit.page.locator("html")).to_have_attribute("lang", "zh-Hans")
     own = {r.url for r in visit.requests if "/static/" in r.url or r.url == f"{server.address}/"}
@@ -214,9 +214,7 @@ def test_the_whole_page_is_light_and_strict(visit: Visit, server: Server) -> Non
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_bars_people_who_cannot_see_or_point(
-    visit_of: MakeVisit, server: Server, scheme: str
-) -> None:
+def test_accessibility(visit_of: MakeVisit, server: Server, scheme: str) -> None:
     source = axe_source()
     visit = visit_of(server, color_scheme=scheme, bypass_csp=True).ready()
     page = visit.page

@@ -1,4 +1,4 @@
-"""A visitor of the page: a browser's tab, and what a person does in it."""
+"""Drives the page in a browser tab, as a user would."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_MS = 90_000.0
 SHOTS = ROOT / "docs" / "images"
 AXE = "axe-core@4.14.1"
-# Chromium would otherwise call its maker.
+# Without these flags, Chromium sends requests to Google.
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -34,7 +34,7 @@ FLAGS = [
 
 
 def missing(message: str) -> None:
-    """Skip where people work; where these tests are required (.ci/run), fail."""
+    """Skip the test, or fail it if these tests are required (.ci/run)."""
     if os.environ.get("QWINK_TEST_BROWSER") == "required":
         pytest.fail(message)
     pytest.skip(message)
@@ -50,7 +50,7 @@ def chromium() -> str:
 
 
 def axe_source() -> str:
-    """axe-core's script, from npm's registry, once."""
+    """axe-core's script. It is downloaded from npm's registry once, then cached."""
     cached = ROOT / ".cache" / f"{AXE}.js"
     if not cached.is_file():
         if shutil.which("npm") is None:
@@ -70,25 +70,25 @@ def axe_source() -> str:
 
 
 class Visit:
-    """One tab at the server's address. What must not happen is collected, see `check`."""
+    """One tab at the server's address. It collects errors and requests for `check`."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
         self.errors: list[str] = []
         self.requests: list[Request] = []
-        self.may_fail = False  # requests may: browsers log each as an error
+        self.may_fail = False  # whether requests may fail; the browser logs each as an error
         page.set_default_timeout(PATIENCE_MS)
-        page.on("console", self._heard)
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.context.on("request", lambda request: self.requests.append(request))
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         of_network = message.text.startswith("Failed to load resource")
         if message.type in ("error", "warning") and not (self.may_fail and of_network):
             self.errors.append(message.text)
 
     def check(self) -> None:
-        """No error in the console, and no request to anywhere else."""
+        """Assert that the console has no errors and that all requests went to the server."""
         assert self.errors == []
         inside = (self.address, "blob:", "data:")
         assert [r.url for r in self.requests if not r.url.startswith(inside)] == []
@@ -104,7 +104,7 @@ class Visit:
         return self
 
     def pick(self, *pictures: bytes, kind: str = "image/png") -> None:
-        """Through the file picker."""
+        """Choose files in the file picker."""
         before = self.thumbs.count()
         files: list[FilePayload] = [
             {"name": f"{number}.png", "mimeType": kind, "buffer": picture}
@@ -134,7 +134,7 @@ class Visit:
         self.page.click("#send")
 
     def answered(self, number: int = 1) -> Locator:
-        """The last turn, when so many have been answered to the end."""
+        """Wait until `number` turns are answered; returns the last turn."""
         expect(self.page.locator(".timings")).to_have_count(number, timeout=PATIENCE_MS)
         return self.page.locator(".turn").last
 
@@ -143,7 +143,7 @@ class Visit:
         return self.page.locator(".thumb")
 
     def asked(self) -> list[Any]:
-        """The requests for answers, as JSON."""
+        """The JSON bodies of the chat requests."""
         sent = [r.post_data for r in self.requests if r.url.endswith("/chat/completions")]
         return [json.loads(data) for data in sent if data]
 
@@ -151,7 +151,7 @@ class Visit:
         return [r for r in self.requests if r.method == "POST" and r.url.endswith("/v1/images")]
 
     def answer_with(self, text: str, reason: str = "stop") -> None:
-        """From now on, answers are this text, as the server would stream it."""
+        """Replace further answers by this text, streamed in the server's format."""
         timings = {f"{stage}_ms": 12.0 for stage in ("queue", "fetch", "decode", "resize")}
         timings |= {"encode_ms": 0.0, "prefill_ms": 310.0, "generate_ms": 940.0}
         timings |= {"total_ms": 1300.0, "first_token_ms": 360.0}
@@ -176,7 +176,7 @@ class Visit:
         self.page.route("**/v1/chat/completions", answer)
 
     def shoot(self, name: str) -> None:
-        """A picture for docs/, if asked for: QWINK_SCREENSHOTS=1."""
+        """With QWINK_SCREENSHOTS=1, write a screenshot for docs/."""
         if os.environ.get("QWINK_SCREENSHOTS"):
             SHOTS.mkdir(exist_ok=True)
             self.page.mouse.move(2, 2)
@@ -190,7 +190,7 @@ def file_of(image: PIL.Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def line(text: str = "Total 42.50") -> bytes:
-    """A printed line, such as nano reads."""
+    """A picture of one printed line, which nano can read."""
     image = PIL.Image.new("RGB", (256, 64), "white")
     font = PIL.ImageFont.load_default(28)
     PIL.ImageDraw.Draw(image).text((20, 14), text, "black", font)
@@ -198,12 +198,12 @@ def line(text: str = "Total 42.50") -> bytes:
 
 
 def receipt() -> bytes:
-    """The line from the examples."""
+    """The receipt of the examples."""
     return (ROOT / "examples" / "receipt-line.png").read_bytes()
 
 
 def shapes() -> bytes:
-    """A still life of three shapes on a table."""
+    """A picture of three coloured shapes."""
     scale = 2
     image = PIL.Image.new("RGB", (640 * scale, 420 * scale), "#eee7da")
     draw = PIL.ImageDraw.Draw(image)

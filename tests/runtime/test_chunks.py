@@ -10,9 +10,11 @@ from qwink.runtime.chunks import Chunks
 from qwink.types import Grid, ImageSpan, Prompt
 
 
-def prompt(length: int, *spans: tuple[int, int]) -> Prompt:
+def prompt(length: int, *spans: tuple[int, int], system: int = 0) -> Prompt:
     images = tuple(ImageSpan(start, size, Grid(1, 2, 2 * size), "key") for start, size in spans)
-    return Prompt(np.zeros(length, np.int64), images, np.zeros((3, length), np.int64), length)
+    return Prompt(
+        np.zeros(length, np.int64), images, np.zeros((3, length), np.int64), length, system
+    )
 
 
 def cuts(chunks: Chunks, whole: Prompt, start: int = 0) -> list[int]:
@@ -22,11 +24,12 @@ def cuts(chunks: Chunks, whole: Prompt, start: int = 0) -> list[int]:
     return found
 
 
-def test_a_prompt_is_cut_behind_each_picture() -> None:
+def test_a_prompt_is_cut_behind_the_system_turn_and_each_picture() -> None:
     fixed = Chunks(16, anywhere=False)
     assert cuts(fixed, prompt(40)) == [0, 16, 32, 40]
     assert cuts(fixed, prompt(40, (4, 20))) == [0, 16, 24, 40]
     assert cuts(fixed, prompt(40, (4, 8), (30, 10))) == [0, 12, 28, 40]
+    assert cuts(fixed, prompt(40, (14, 8), system=9)) == [0, 9, 22, 38, 40]
     assert cuts(Chunks(16, anywhere=True), prompt(40, (4, 20)), 3) == [3, 19, 35, 40]
 
 

@@ -1,4 +1,4 @@
-"""What stays of a request's body while its answer is on its way."""
+"""Memory of request bodies while answers are generated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qwink.server.options import ServerOptions
 from qwink.settings import Settings
 from tests.server.process import SMALL, data_url, png, user
 
-# A picture's file may go on after its end.
+# A picture file with extra bytes after its end.
 PICTURE = {"type": "image_url", "image_url": {"url": data_url(png(2) + bytes(3_000_000))}}
 ENDLESS = {"model": "tiny", "max_tokens": 3500, "temperature": 1.5} | SMALL
 
@@ -33,7 +33,7 @@ def vlm(endless_checkpoint: Path, tiny_home: Path) -> Iterator[VLM]:
 
 
 class Exchange:
-    """One request to an app in this process, whose client never reads and hangs up in the end."""
+    """A request to an app in this process. Its client never reads, and disconnects at the end."""
 
     def __init__(self, app: Any, body: bytes) -> None:
         self._messages = [{"type": "http.request", "body": body, "more_body": False}]
@@ -60,7 +60,7 @@ class Exchange:
 
 
 async def held_during_an_answer(vlm: VLM, body: bytes, counts: list[Bodies]) -> tuple[int, int]:
-    """Bytes that this process took for a request while it is answered, and bytes counted."""
+    """Memory that the process uses for a request during its answer, and the bytes counted."""
     app = create_app(lambda: vlm, ServerOptions())
     service = app.state.service
     service.start()
@@ -71,7 +71,7 @@ async def held_during_an_answer(vlm: VLM, body: bytes, counts: list[Bodies]) -> 
     while not service._streams:
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)  # what ran in threads has let go
+    await asyncio.sleep(0.1)  # worker threads have released their references
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -83,7 +83,7 @@ async def held_during_an_answer(vlm: VLM, body: bytes, counts: list[Bodies]) -> 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_nothing_stays_once_the_question_is_prepared(
+def test_the_body_is_freed_when_the_question_is_prepared(
     vlm: VLM, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     counts: list[Bodies] = []

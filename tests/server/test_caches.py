@@ -1,4 +1,4 @@
-"""An answer does not depend on what the caches hold: to the last bit, over HTTP."""
+"""Answers are the same to the last bit with empty and with filled caches, over HTTP."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_logprobs_are_the_same_with_cold_and_warm_caches(serve: Serve, recipe: s
         cold = [answers(client, [turn])[0] for turn in turns]
         warm = answers(client, turns[::-1])[::-1]
         again = answers(client, turns)
-    # One conversation at a time on a server whose cache holds nothing of it.
+    # Each conversation on a server whose caches hold nothing of it.
     for number, turn in enumerate(turns):
         fresh = serve("--recipe", recipe, "--no-disk-cache").wait_ready()
         with fresh.client() as client:

@@ -1,4 +1,4 @@
-"""Pictures for tests are drawn in Pillow's own face: fonts differ from machine to machine."""
+"""Draws test pictures with Pillow's built-in font, since installed fonts differ."""
 
 import pytest
 from PIL import ImageFont

@@ -15,10 +15,10 @@ from training.nano.prompt import conversation
 
 
 def test_tokenizer_round_trip() -> None:
-    """Ids are bytes, a few words, and the special tokens; everything decodes."""
+    """Byte tokens, merged words and special tokens all decode to the original text."""
     text = "Straße 42.50 € “quoted”\n<|im_end|>"
     assert tk.build().decode(list(tk.encode(text)), skip_special_tokens=False) == text
-    assert tk.decode(tk.spell("Total 42.50")) == "Total 42.50"
+    assert tk.decode(tk.encode_bytes("Total 42.50")) == "Total 42.50"
     assert tk.encode("<|im_end|>") == (tk.STOP,)
     assert tk.build().get_vocab_size() == 256 + tk.MERGES + len(tk.SPECIALS)
     assert tk.build().get_vocab_size() <= NanoConfig().vocab_size
@@ -45,12 +45,12 @@ def test_prompt_is_the_chat_template(tmp_path: Path) -> None:
     ours, learnt = conversation(turns, 1, "Answer briefly.")
     assert ours[:-1] == theirs
     assert [token for token, one in zip(ours, learnt, strict=True) if one] == [
-        *tk.spell("Zx9"), tk.STOP, tk.STOP
+        *tk.encode_bytes("Zx9"), tk.STOP, tk.STOP
     ]  # fmt: skip
 
 
 def test_patches_match_transformers() -> None:
-    """Merge order and channel order are those of the published image processor."""
+    """Patches have the merge order and channel order of the published image processor."""
     pixels = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
     ours = data.patchify(Image.fromarray(pixels))
     blocks = pixels.transpose(2, 0, 1).reshape(3, 2, 2, 16, 3, 2, 16)
@@ -59,7 +59,7 @@ def test_patches_match_transformers() -> None:
 
 
 def test_cells() -> None:
-    """Symbols land in the cell of their centre, in order."""
+    """A symbol is in the cell of its centre, in reading order."""
     found = data.cells([(3, 40, "a"), (31, 40, "b"), (33, 40, "c")], (4, 8))
     assert found.shape == (8, data.SLOTS)
     assert found[4, :2].tolist() == [data.SYMBOL["a"], data.SYMBOL["b"]]
@@ -67,9 +67,9 @@ def test_cells() -> None:
 
 
 def test_held_out_strings_are_never_trained_on() -> None:
-    """Training and evaluation strings part by hash, and samples repeat by seed."""
+    """Training and evaluation use different strings; the same seed gives the same sample."""
     rng = random.Random(1)
-    trained = [pictures.written(64, 256, rng, 0.0, False) for _ in range(50)]
+    trained = [pictures.line_picture(64, 256, rng, 0.0, False) for _ in range(50)]
     assert not any(qs.held_out(s.turns[0][1]) for s in trained if s.task == "read")
     first, again = (list(evaluate.held_out(32)) for _ in range(2))
     assert [q.answer for q in first] == [q.answer for q in again]
@@ -78,7 +78,7 @@ def test_held_out_strings_are_never_trained_on() -> None:
 
 
 def test_batch_shapes() -> None:
-    """Learnt tokens are the answers; every visual token has one slot."""
+    """The loss mask covers the answers; every visual token has one slot."""
     rng = random.Random(2)
     samples = [pictures.sample((64, 128), rng) for _ in range(6)]
     batch = data.collate(samples, rng, varied=True)

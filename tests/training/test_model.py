@@ -1,4 +1,4 @@
-"""The training twin gives the logits Transformers gives."""
+"""The training model gives the same logits as Transformers."""
 
 from pathlib import Path
 
@@ -28,8 +28,8 @@ SMALL = NanoConfig(
 
 
 @pytest.fixture(scope="module")
-def twin() -> Nano:
-    """A small instance with weights large enough for every path to matter."""
+def small() -> Nano:
+    """A small model whose weights are large enough that every part changes the logits."""
     torch.manual_seed(3)
     nano = Nano(SMALL).eval()
     with torch.no_grad():
@@ -40,16 +40,16 @@ def twin() -> Nano:
 
 
 @pytest.fixture(scope="module")
-def folder(twin: Nano, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The instance as a Hugging Face folder, in fp32."""
+def folder(small: Nano, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model as a Hugging Face folder, in fp32."""
     path = tmp_path_factory.mktemp("nano") / "hf"
-    export.write(twin, path, torch.float32)
+    export.write(small, path, torch.float32)
     return path
 
 
 @pytest.fixture(scope="module")
 def reference(folder: Path) -> torch.nn.Module:
-    """The folder as Transformers loads it."""
+    """The same model in Transformers."""
     model: torch.nn.Module = transformers.Qwen3VLForConditionalGeneration.from_pretrained(
         folder, dtype=torch.float32
     )
@@ -59,9 +59,9 @@ def reference(folder: Path) -> torch.nn.Module:
 @pytest.mark.parametrize("size", [(64, 256), (96, 64), (224, 224), (32, 128)])
 @pytest.mark.parametrize("question_first", [False, True])
 def test_logits(
-    twin: Nano, reference: torch.nn.Module, size: tuple[int, int], question_first: bool
+    small: Nano, reference: torch.nn.Module, size: tuple[int, int], question_first: bool
 ) -> None:
-    """Two different pictures of one grid, at once here and one by one there."""
+    """Two pictures of one size, in one batch here, one by one in Transformers."""
     height, width = size
     grid = (height // 16, width // 16)
     visual = grid[0] * grid[1] // 4
@@ -71,9 +71,11 @@ def test_logits(
     patches = torch.randint(0, 256, (2, grid[0] * grid[1], 768), dtype=torch.uint8)
     positions, slots = data.place(line, grid)
     with torch.no_grad():
-        features = twin.see(patches, grid)
-        hidden = twin.read(ids, positions[:, None].expand(-1, 2, -1), slots.expand(2, -1), features)
-        ours = twin.logits(hidden)
+        features = small.encode_images(patches, grid)
+        hidden = small.hidden_states(
+            ids, positions[:, None].expand(-1, 2, -1), slots.expand(2, -1), features
+        )
+        ours = small.logits(hidden)
         both_frames = (patches.float() / 127.5 - 1).view(2, -1, 3, 1, 256).expand(-1, -1, -1, 2, -1)
         for i in range(2):
             theirs = reference(
@@ -86,11 +88,11 @@ def test_logits(
             assert ours[i].std() > 0.1
 
 
-def test_names(twin: Nano, folder: Path) -> None:
-    """Nothing is missing and nothing is left over when Transformers loads the folder."""
+def test_names(small: Nano, folder: Path) -> None:
+    """Transformers finds all its tensors in the folder, and no others."""
     _, report = transformers.Qwen3VLForConditionalGeneration.from_pretrained(
         folder, output_loading_info=True
     )
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
-    assert all(name.startswith("model.") for name in twin.state_dict())
+    assert all(name.startswith("model.") for name in small.state_dict())

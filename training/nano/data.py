@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     grid: tuple[int, int]
 
     def to(self, device: str) -> "Batch":
-        """The same batch on a device."""
+        """A copy of the batch on a device."""
         return self._replace(
             patches=self.patches.to(device),
             ids=self.ids.to(device),
@@ -72,7 +72,7 @@ def place(ids: list[int], grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
 
 
 def cells(marks: list[tuple[float, float, str]], grid: tuple[int, int]) -> Tensor:
-    """Symbols (V, SLOTS) with their centre in each 32x32 cell, in reading order."""
+    """The symbols (V, SLOTS) whose centre is in each 32x32 cell, in reading order."""
     rows, columns = grid[0] // 2, grid[1] // 2
     out = torch.zeros(rows * columns, SLOTS, dtype=torch.long)
     filled = [0] * (rows * columns)
@@ -86,9 +86,9 @@ def cells(marks: list[tuple[float, float, str]], grid: tuple[int, int]) -> Tenso
 
 
 def collate(samples: list[Sample], rng: random.Random, varied: bool) -> Batch:
-    """One batch of samples whose pictures have one size.
+    """A batch of samples whose pictures have the same size.
 
-    A varied one has second turns and system messages, and is longer for it.
+    A varied batch has second turns and system messages, so its sequences are longer.
     """
     width, height = samples[0].image.size
     grid = (height // 16, width // 16)
@@ -113,7 +113,7 @@ def collate(samples: list[Sample], rng: random.Random, varied: bool) -> Batch:
 
 
 class Stream(torch.utils.data.IterableDataset[Batch]):
-    """Endless training batches; progress (0 to 1, shared memory) drives the curriculum."""
+    """Endless training batches. `progress` (0 to 1, in shared memory) sets their difficulty."""
 
     def __init__(self, batch: int, seed: int, progress: Tensor) -> None:
         self.batch, self.seed, self.progress = batch, seed, progress

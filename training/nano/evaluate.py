@@ -20,12 +20,12 @@ from .pictures import SIZES, sample
 from .prompt import conversation
 
 BUCKETS = ((0, 16), (16, 20), (20, 28), (28, 36), (36, 64))
-SEED = 20_000_000  # far from every seed the training streams use
+SEED = 20_000_000  # larger than all seeds of training
 LONGEST = 64
 
 
 class Question(NamedTuple):
-    """One held-out sample; font_px is 0 where nothing is printed."""
+    """One held-out sample. font_px is 0 for pictures without text."""
 
     image: Image.Image
     question: str
@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 
 def held_out(count: int, seed: int = SEED) -> Iterator[Question]:
-    """Samples with strings no training picture shows, in runs of 16 of one picture size."""
+    """Samples whose strings are not in training pictures; 16 in a row have the same size."""
     rng = random.Random(seed)
     sizes, weights = list(SIZES), list(SIZES.values())
     size = sizes[0]
@@ -49,36 +49,36 @@ def held_out(count: int, seed: int = SEED) -> Iterator[Question]:
 
 @torch.no_grad()
 def answers(nano: Nano, asked: Sequence[Question]) -> list[str]:
-    """Greedy answers to questions whose pictures all have one size."""
+    """Greedy answers to questions whose pictures have the same size."""
     width, height = asked[0].image.size
     grid = (height // 16, width // 16)
     visual = grid[0] * grid[1] // 4
     patches = torch.stack([torch.from_numpy(data.patchify(q.image)) for q in asked])
-    features = nano.see(patches, grid)
+    features = nano.encode_images(patches, grid)
     prompts = [conversation([(q.question, "")], visual)[0][:-1] for q in asked]
-    said: list[list[int]] = [[] for _ in asked]
-    open_ones = list(range(len(asked)))
-    while open_ones and len(said[open_ones[0]]) < LONGEST:
-        rows = [prompts[i] + said[i] for i in open_ones]
+    generated: list[list[int]] = [[] for _ in asked]
+    unfinished = list(range(len(asked)))
+    while unfinished and len(generated[unfinished[0]]) < LONGEST:
+        rows = [prompts[i] + generated[i] for i in unfinished]
         ids = torch.full((len(rows), max(map(len, rows))), tk.END)
         slots = torch.full_like(ids, -1)
         positions = torch.zeros(3, *ids.shape, dtype=torch.long)
         for at, row in enumerate(rows):
             ids[at, : len(row)] = torch.tensor(row)
             positions[:, at, : len(row)], slots[at, : len(row)] = data.place(row, grid)
-        seen = type(features)(
-            features.tokens[open_ones], tuple(x[open_ones] for x in features.deepstack)
+        selected = type(features)(
+            features.tokens[unfinished], tuple(x[unfinished] for x in features.deepstack)
         )
-        hidden = nano.read(ids, positions, slots, seen)
+        hidden = nano.hidden_states(ids, positions, slots, selected)
         last = hidden[torch.arange(len(rows)), torch.tensor([len(row) - 1 for row in rows])]
-        for i, token in zip(open_ones, nano.logits(last).argmax(-1).tolist(), strict=True):
-            said[i].append(token)
-        open_ones = [i for i in open_ones if said[i][-1] not in (tk.STOP, tk.END)]
-    return [tk.decode(ids) for ids in said]
+        for i, token in zip(unfinished, nano.logits(last).argmax(-1).tolist(), strict=True):
+            generated[i].append(token)
+        unfinished = [i for i in unfinished if generated[i][-1] not in (tk.STOP, tk.END)]
+    return [tk.decode(ids) for ids in generated]
 
 
 def distance(a: str, b: str) -> int:
-    """Edits between two strings."""
+    """The edit distance of two strings."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a):
         above, row[0] = row[0], i + 1
@@ -88,7 +88,7 @@ def distance(a: str, b: str) -> int:
 
 
 def score(asked: Sequence[Question], got: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Per task, and for printed lines per font size: how many, exact, characters right."""
+    """Count, exact answers and correct characters, per task and per font size of lines."""
     rows: defaultdict[str, list[tuple[bool, int, int]]] = defaultdict(list)
     for q, answer in zip(asked, got, strict=True):
         row = (answer == q.answer, distance(answer, q.answer), len(q.answer))
@@ -107,7 +107,7 @@ def score(asked: Sequence[Question], got: Sequence[str]) -> dict[str, dict[str, 
 
 
 def restore(path: Path) -> Nano:
-    """The twin from a training checkpoint (last.pt) or an exported folder."""
+    """The model from a training checkpoint (last.pt) or an exported folder."""
     if path.is_file():
         return load(path)
     nano = Nano(NanoConfig())
@@ -117,7 +117,7 @@ def restore(path: Path) -> Nano:
 
 
 def main() -> None:
-    """Command line."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, help="last.pt or an exported folder")
     parser.add_argument("--count", type=int, default=1600)

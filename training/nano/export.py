@@ -1,4 +1,4 @@
-"""Turn a training checkpoint into a Hugging Face folder, as Qwen3-VL is published."""
+"""Convert a training checkpoint to a Hugging Face folder in Qwen3-VL's published format."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 
 
 def config(nano: NanoConfig) -> dict[str, Any]:
-    """config.json."""
+    """The contents of config.json."""
     text = {
         "attention_bias": False,
         "attention_dropout": 0.0,
@@ -76,8 +76,9 @@ def config(nano: NanoConfig) -> dict[str, Any]:
 
 
 def preprocessor(nano: NanoConfig, kind: str) -> dict[str, Any]:
-    """preprocessor_config.json or its sibling for videos; sizes are areas in pixels."""
+    """The contents of preprocessor_config.json or video_preprocessor_config.json."""
     return {
+        # Despite their names, these are areas in pixels.
         "size": {"longest_edge": LARGEST, "shortest_edge": SMALLEST},
         "patch_size": nano.patch,
         "temporal_patch_size": 2,
@@ -93,7 +94,7 @@ def preprocessor(nano: NanoConfig, kind: str) -> dict[str, Any]:
 
 
 def tokenizer_config() -> dict[str, Any]:
-    """tokenizer_config.json."""
+    """The contents of tokenizer_config.json."""
     entry = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
     return {
         "add_bos_token": False,
@@ -125,7 +126,7 @@ GENERATION = {
 
 
 def write(nano: Nano, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write the whole folder beside its place, then put it there."""
+    """Write the folder under a temporary name, then rename it to `folder`."""
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -152,14 +153,14 @@ def write(nano: Nano, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None
 
 
 def load(checkpoint: Path) -> Nano:
-    """The twin from a training checkpoint."""
+    """The model from a training checkpoint."""
     nano = Nano(NanoConfig())
     nano.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True)["nano"])
     return nano.eval()
 
 
 def main() -> None:
-    """Command line."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="last.pt of the training run")
     parser.add_argument("folder", type=Path, help="where the Hugging Face folder goes")

@@ -1,4 +1,4 @@
-"""The batched training twin of Qwen3-VL; its parameter names are the published ones.
+"""Qwen3-VL for training in batches, with the parameter names of the published checkpoints.
 
 All pictures of a batch share one patch grid, so attention is one call per layer.
 Shapes use B pictures, N patches, V = N/4 visual tokens, L tokens, D text hidden size.
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class NanoConfig:
-    """Sizes of the network; everything else follows the architecture."""
+    """Sizes of the network."""
 
     vocab_size: int = 416
     hidden_size: int = 192
@@ -73,7 +73,7 @@ def interpolation(grid: tuple[int, int], side: int) -> Tensor:
 
 @lru_cache(maxsize=256)
 def vision_angles(grid: tuple[int, int], head_dim: int) -> Tensor:
-    """Rotary angles (N, head_dim/2): first the row's, then the column's."""
+    """Rotary angles (N, head_dim/2): first half for rows, second half for columns."""
     half = head_dim // 2
     inverse = 10000.0 ** -(torch.arange(0, half, 2).float() / half)
     rows, columns = merge_order(grid)
@@ -99,9 +99,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """Attention over (B, heads, S, head_dim), spelt out.
+    """Attention over (B, heads, S, head_dim), without PyTorch's fused kernel.
 
-    The fused CPU kernel's backward pass is several times slower at these lengths.
+    The backward pass of the fused CPU kernel is several times slower at these lengths.
     """
     batch, heads, length, dim = q.shape
     mask = torch.zeros(length, length, dtype=q.dtype, device=q.device)
@@ -113,7 +113,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    """SiLU of the gate times the rest."""
+    """SiLU of the gate times `up`."""
     return F.silu(gate) * up
 
 
@@ -149,7 +149,7 @@ class VisionAttention(nn.Module):
 
 
 class VisionMLP(nn.Module):
-    """Two linears around a tanh-GELU."""
+    """Two linear layers with a tanh-GELU between them."""
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class Merger(nn.Module):
 
 
 class PatchEmbed(nn.Module):
-    """A patch's pixels to its first hidden state; both temporal frames are the picture."""
+    """Embeds patches. Both temporal frames are the same picture, so their weights are added."""
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__()
@@ -259,7 +259,7 @@ class TextAttention(nn.Module):
 
 
 class TextMLP(nn.Module):
-    """SwiGLU."""
+    """The SwiGLU MLP of a decoder layer."""
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__()
@@ -320,7 +320,7 @@ class TextModel(nn.Module):
 
 
 class Backbone(nn.Module):
-    """Both halves, under their published names."""
+    """Vision tower and text model, under their published names."""
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__()
@@ -338,7 +338,7 @@ class Nano(nn.Module):
         nn.init.normal_(self.model.language_model.embed_tokens.weight, std=0.02)
         nn.init.normal_(self.model.visual.pos_embed.weight, std=0.02)
 
-    def see(self, patches: Tensor, grid: tuple[int, int]) -> Features:
+    def encode_images(self, patches: Tensor, grid: tuple[int, int]) -> Features:
         """Visual features of patches (B, N, 768), values 0 to 255, in merge order."""
         config, device = self.config, patches.device
         side = round(config.position_embeddings**0.5)
@@ -347,8 +347,10 @@ class Nano(nn.Module):
         out: Features = self.model.visual(patches, blend, angles.cos(), angles.sin())
         return out
 
-    def read(self, ids: Tensor, positions: Tensor, slots: Tensor, features: Features) -> Tensor:
-        """Last hidden states (B, L, D); positions (3, B, L)."""
+    def hidden_states(
+        self, ids: Tensor, positions: Tensor, slots: Tensor, features: Features
+    ) -> Tensor:
+        """The last hidden states (B, L, D). positions is (3, B, L)."""
         angles = text_angles(positions, self.config)[:, None]
         out: Tensor = self.model.language_model(ids, slots, features, angles.cos(), angles.sin())
         return out
@@ -359,7 +361,7 @@ class Nano(nn.Module):
 
 
 class Teacher(nn.Module):
-    """Training-only heads: which symbols have their centre in each 32x32 cell."""
+    """Heads for training only: they predict the symbols whose centre is in each 32x32 cell."""
 
     def __init__(self, config: NanoConfig, slots: int, symbols: int) -> None:
         super().__init__()
@@ -367,7 +369,7 @@ class Teacher(nn.Module):
         self.heads = nn.ModuleList(nn.Linear(config.hidden_size, slots * symbols) for _ in range(2))
 
     def forward(self, features: Features, cells: Tensor) -> Tensor:
-        """Loss against cells (B, V, slots); symbol 0 is "nothing" and weighs little."""
+        """The loss for cells (B, V, slots). Symbol 0 is an empty slot and has weight 0.1."""
         weight = torch.ones(self.symbols, device=cells.device)
         weight[0] = 0.1
         losses = [

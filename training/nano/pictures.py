@@ -51,7 +51,7 @@ Colour = tuple[int, int, int]
 
 @dataclass
 class Sample:
-    """One picture (H, W), a conversation of two turns, and what stands where (x, y, symbol)."""
+    """A picture, a conversation of two turns, and marks: (x, y, symbol) for each symbol in it."""
 
     image: Image.Image
     turns: list[tuple[str, str]]
@@ -62,40 +62,40 @@ class Sample:
 
 @lru_cache(maxsize=4096)
 def typeface(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """A face by file name, wherever below FONTS it lies. Raises FileNotFoundError."""
+    """A font by file name, searched for in FONTS recursively. Raises FileNotFoundError."""
     found = next(FONTS.rglob(name), None)
     if found is None:
         raise FileNotFoundError(
-            f"no {name} below {FONTS}; install the font packages that README.md names, "
+            f"no {name} in {FONTS}; install the font packages that README.md names, "
             "or set NANO_FONTS"
         )
     return ImageFont.truetype(str(found), size)
 
 
-def tint(rng: random.Random, low: int, high: int) -> Colour:
-    """A colour with every channel in a range."""
+def random_colour(rng: random.Random, low: int, high: int) -> Colour:
+    """A random colour with channels between low and high."""
     return (rng.randint(low, high), rng.randint(low, high), rng.randint(low, high))
 
 
-def ink(rng: random.Random) -> tuple[Colour, Colour]:
-    """Paper and ink: dark on light, or the other way round."""
+def ink_colours(rng: random.Random) -> tuple[Colour, Colour]:
+    """Colours of paper and ink: dark on light, or light on dark."""
     if rng.random() < 0.3:
-        paper, pen = (255, 255, 255), tint(rng, 0, 60)
+        paper, pen = (255, 255, 255), random_colour(rng, 0, 60)
     else:
-        paper, pen = tint(rng, 150, 255), tint(rng, 0, 90)
+        paper, pen = random_colour(rng, 150, 255), random_colour(rng, 0, 90)
     return (pen, paper) if rng.random() < 0.3 else (paper, pen)
 
 
 def stretch(rng: random.Random, hard: bool) -> tuple[float, float]:
-    """Factors (x, y) by which a picture is drawn larger than it will be shown."""
+    """Random factors (x, y): the picture is drawn at this multiple of its final size."""
     if not hard or rng.random() < 0.5:
         return 1.0, 1.0
     scale = rng.choice((rng.uniform(0.8, 1.3), rng.uniform(1.3, 2.5)))
     return scale * rng.uniform(0.94, 1.06), scale * rng.uniform(0.94, 1.06)
 
 
-def wear(image: Image.Image, size: tuple[int, int], rng: random.Random) -> Image.Image:
-    """Blur, JPEG, resize to (width, height), contrast and noise; each only sometimes."""
+def degrade(image: Image.Image, size: tuple[int, int], rng: random.Random) -> Image.Image:
+    """Resize to (width, height), with random blur, JPEG artefacts, contrast and noise."""
     if rng.random() < 0.1:
         image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.8)))
     if rng.random() < 0.2:
@@ -115,8 +115,8 @@ def wear(image: Image.Image, size: tuple[int, int], rng: random.Random) -> Image
     return image
 
 
-def written(height: int, width: int, rng: random.Random, ease: float, test: bool) -> Sample:
-    """A picture of one printed line; ease is the share of easy ones."""
+def line_picture(height: int, width: int, rng: random.Random, ease: float, test: bool) -> Sample:
+    """A picture of one printed line. ease is the probability of an easy picture."""
     easy = rng.random() < ease
     plain = rng.random() < 0.3
     name = rng.choice(PLAIN_FACES if plain else CLEAR_FACES)
@@ -137,10 +137,10 @@ def written(height: int, width: int, rng: random.Random, ease: float, test: bool
             break
         size *= 0.88
     if right - left >= w - 2:
-        return written(height, width, rng, ease, test)
+        return line_picture(height, width, rng, ease, test)
     x = rng.uniform(2, max(2, w - (right - left) - 2)) - left
     y = rng.uniform(2, max(2, h - (bottom - top) - 2)) - top
-    paper, pen = ink(rng)
+    paper, pen = ink_colours(rng)
     image = Image.new("RGB", (w, h), paper)
     ImageDraw.Draw(image).text((round(x), round(y)), text, font=font, fill=pen)
     middle = (round(y) + (top + bottom) / 2) / sy
@@ -148,17 +148,17 @@ def written(height: int, width: int, rng: random.Random, ease: float, test: bool
     for index, character in enumerate(text):
         centre = font.getlength(text[:index]) + font.getlength(character) / 2
         marks.append(((round(x) + centre) / sx, middle, character))
-    image = wear(image, (width, height), rng)
+    image = degrade(image, (width, height), rng)
     turns = [qs.text_turn(text, rng)]
     task = "read" if turns[0][1] == text else "describe_text"
     turns.append(qs.text_turn(text, rng))
     return Sample(image, turns, task, max(8, round(size * sy)) / sy, marks)
 
 
-def drawn(
+def shape_picture(
     height: int, width: int, rng: random.Random, ease: float, test: bool, locate: float
 ) -> Sample:
-    """A picture of one coloured shape on a background of clearly another colour."""
+    """A picture of one coloured shape on a background of a clearly different colour."""
     sx, sy = stretch(rng, rng.random() >= ease)
     w, h = round(width * sx), round(height * sy)
     shape, colour = rng.choice(qs.SHAPES), rng.choice(tuple(qs.COLOURS))
@@ -167,9 +167,9 @@ def drawn(
     )
     while True:
         light = rng.random()
-        paper = (255, 255, 255) if light < 0.3 else tint(rng, 170, 255)
+        paper = (255, 255, 255) if light < 0.3 else random_colour(rng, 170, 255)
         if light > 0.7:
-            paper = tint(rng, 0, 255) if light > 0.85 else tint(rng, 0, 70)
+            paper = random_colour(rng, 0, 255) if light > 0.85 else random_colour(rng, 0, 70)
         if sum(abs(a - b) for a, b in zip(paper, fill, strict=True)) > 130:
             break
     limit = min(w, h) / 2 - 2
@@ -178,7 +178,7 @@ def drawn(
     points = [(x + radius * a, y + radius * b) for a, b in outline(shape, rng.uniform(-0.2, 0.2))]
     big = Image.new("RGB", (w * 2, h * 2), paper)
     ImageDraw.Draw(big).polygon([(2 * a, 2 * b) for a, b in points], fill=fill)
-    image = wear(big.reduce(2), (width, height), rng)
+    image = degrade(big.reduce(2), (width, height), rng)
     left, right = min(p[0] for p in points), max(p[0] for p in points)
     top, bottom = min(p[1] for p in points), max(p[1] for p in points)
     box = tuple(round(1000 * v) for v in (left / w, top / h, right / w, bottom / h))
@@ -197,5 +197,5 @@ def sample(
     height, width = size
     objects = 0.1 if width >= 2 * height else 0.55
     if height >= 64 and rng.random() < objects:
-        return drawn(height, width, rng, ease, test, locate)
-    return written(height, width, rng, ease, test)
+        return shape_picture(height, width, rng, ease, test, locate)
+    return line_picture(height, width, rng, ease, test)

@@ -1,4 +1,4 @@
-"""A conversation as token ids, exactly as the chat template prints it."""
+"""Converts a conversation to token ids, exactly as the chat template formats it."""
 
 from . import tokenizer as tk
 
@@ -6,14 +6,14 @@ PICTURE = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 def turn(question: str, picture: bool, question_first: bool) -> str:
-    """One user turn and the opening of the answer."""
+    """One user turn and the header of the answer."""
     before, after = (question, "") if question_first else ("", question)
     content = before + PICTURE + after if picture else question
     return f"<|im_start|>user\n{content}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def expand(ids: tuple[int, ...], visual: int) -> list[int]:
-    """Replace each picture's one pad token by as many as it has visual tokens."""
+    """Repeat the pad token of each picture once per visual token."""
     out: list[int] = []
     for token in ids:
         out.extend([token] * (visual if token == tk.IMAGE else 1))
@@ -23,7 +23,7 @@ def expand(ids: tuple[int, ...], visual: int) -> list[int]:
 def conversation(
     turns: list[tuple[str, str]], visual: int, system: str = "", question_first: bool = False
 ) -> tuple[list[int], list[bool]]:
-    """Ids (L,) of a whole conversation, and which of them are to be learnt (L,)."""
+    """Ids (L,) of a conversation, and a mask (L,) of those that the loss includes."""
     ids: list[int] = []
     learnt: list[bool] = []
     for number, (question, answer) in enumerate(turns):
@@ -33,7 +33,7 @@ def conversation(
         elif system:
             text = f"<|im_start|>system\n{system}<|im_end|>\n{text}"
         new = expand(tk.encode(text), visual)
-        said = [*tk.spell(answer), tk.STOP]
-        ids += new + said
-        learnt += [False] * len(new) + [True] * len(said)
+        reply = [*tk.encode_bytes(answer), tk.STOP]
+        ids += new + reply
+        learnt += [False] * len(new) + [True] * len(reply)
     return ids, learnt

@@ -1,4 +1,4 @@
-"""What is printed, what is asked and what is answered."""
+"""Random texts for pictures, and questions with their answers."""
 
 import random
 import zlib
@@ -42,12 +42,12 @@ WORDS = tuple(Path(__file__).with_name("words.txt").read_text().split())
 
 
 def held_out(text: str) -> bool:
-    """Whether this string is kept for evaluation."""
+    """Whether this string is reserved for evaluation."""
     return zlib.crc32(text.encode()) % 16 == 0
 
 
 def price(rng: random.Random) -> str:
-    """A number as prices are printed."""
+    """A number, often with a currency or percent sign."""
     whole = rng.randint(0, 10 ** rng.randint(1, 4))
     body = f"{whole}.{rng.randint(0, 99):02d}"
     if whole > 999 and rng.random() < 0.5:
@@ -68,7 +68,7 @@ def cased(word: str, rng: random.Random) -> str:
 
 
 def random_string(rng: random.Random, longest: int, characters: str) -> str:
-    """Characters drawn alone; now and then a space between them."""
+    """Random characters, sometimes with a space between them."""
     text = "".join(rng.choice(characters) for _ in range(rng.randint(1, longest)))
     if len(text) > 4 and rng.random() < 0.25:
         cut = rng.randint(2, len(text) - 2)
@@ -77,7 +77,7 @@ def random_string(rng: random.Random, longest: int, characters: str) -> str:
 
 
 def line(rng: random.Random, longest: int, plain: bool) -> str:
-    """One printed line; plain faces, where l and I look alike, get no free strings of them."""
+    """A random line. Plain fonts, in which l and I look alike, get no random strings with them."""
     kind = rng.random()
     word = rng.choice(WORDS)
     if kind < 0.2:
@@ -112,7 +112,7 @@ def text_turn(text: str, rng: random.Random) -> tuple[str, str]:
 def object_turn(
     shape: str, colour: str, box: tuple[int, int, int, int], rng: random.Random, locate: float
 ) -> tuple[str, str, str]:
-    """Task, question and answer about one object; box in thousandths of the picture."""
+    """Task, question and answer about one object. box is in thousandths of the picture."""
     kind = rng.random()
     if kind < locate:
         answer = f'[{{"bbox_2d": {list(box)}, "label": "{shape}"}}]'
@@ -128,7 +128,7 @@ def object_turn(
 
 
 def asked() -> list[str]:
-    """Every question and fixed part of a prompt: what the tokenizer's merges are learnt from."""
+    """All questions and fixed parts of prompts; the tokenizer learns its merges from them."""
     patterns = (*READ, *DESCRIBE, *COLOUR, *COLOUR_OF, *SHAPE, *LOCATE)
     texts = [pattern.format(shape) for pattern in patterns for shape in SHAPES]
     return [*texts, *SYSTEMS * 20, *["system", "user", "assistant"] * 100]

@@ -1,4 +1,4 @@
-"""Outlines of the shapes nano knows."""
+"""Outlines of the shapes in training pictures."""
 
 import math
 
@@ -6,7 +6,7 @@ ANGLES = tuple(math.tau * step / 80 for step in range(80))
 
 
 def outline(shape: str, turn: float) -> list[tuple[float, float]]:
-    """Corners of a shape inside the unit circle, rotated by turn radians."""
+    """The corners of a shape inside the unit circle, rotated by `turn` radians."""
     at = [(math.cos(a), math.sin(a)) for a in ANGLES]
     if shape == "square":
         at = [(0.8, 0.8), (-0.8, 0.8), (-0.8, -0.8), (0.8, -0.8)]

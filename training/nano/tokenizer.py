@@ -1,4 +1,4 @@
-"""The tokenizer: bytes, a few merges for the words of questions, Qwen's special tokens."""
+"""The tokenizer: byte tokens, merges for the words of questions, Qwen's special tokens."""
 
 import json
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ SPLIT = (
 
 
 def alphabet() -> list[str]:
-    """The printable stand-in of each byte, as GPT-2 chose them."""
+    """The printable character that stands for each byte, as in GPT-2."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return [chr(byte if byte in shown else 256 + hidden.index(byte)) for byte in range(256)]
@@ -66,7 +66,7 @@ def assemble(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> Token
 
 @lru_cache(maxsize=1)
 def build() -> Tokenizer:
-    """The tokenizer; a byte's id is its value, so an answer may be spelt in bytes."""
+    """The tokenizer. The id of a byte token is the byte's value, so answers can be UTF-8 bytes."""
     letters = alphabet()
     plain = {letter: byte for byte, letter in enumerate(letters)}
     learner = assemble(plain, [])
@@ -85,15 +85,15 @@ def build() -> Tokenizer:
 
 @lru_cache(maxsize=4096)
 def encode(text: str) -> tuple[int, ...]:
-    """Ids of a text; names of special tokens become those."""
+    """Ids of a text. Names of special tokens in it become special tokens."""
     return tuple(build().encode(text, add_special_tokens=False).ids)
 
 
-def spell(text: str) -> list[int]:
+def encode_bytes(text: str) -> list[int]:
     """Ids of an answer: its UTF-8 bytes."""
     return list(text.encode())
 
 
 def decode(ids: Sequence[int]) -> str:
-    """Text of ids; special tokens are dropped."""
+    """The text of ids, without special tokens."""
     return build().decode(list(ids), skip_special_tokens=True)

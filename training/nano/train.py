@@ -21,7 +21,7 @@ WARMUP = 200
 DECAY_FROM = 0.7
 SAVE_EVERY = 180.0
 LOG_EVERY = 100
-LONGEST_STEP = 4.0  # seconds that count: a paused process does not spend its minutes
+LONGEST_STEP = 4.0  # seconds counted for one step at most, so that pauses do not count
 
 
 def optimizers(nano: Nano, teacher: Teacher, rate: float) -> list[torch.optim.Optimizer]:
@@ -42,7 +42,7 @@ def optimizers(nano: Nano, teacher: Teacher, rate: float) -> list[torch.optim.Op
 
 
 def schedule(step: int, progress: float) -> float:
-    """Warm-up by steps, then constant, then linear to (almost) nothing by time."""
+    """Learning rate factor: linear warm-up by step, constant, then linear decay to 0.01 by time."""
     decay = (1 - progress) / (1 - DECAY_FROM)
     return min(1.0, (step + 1) / WARMUP) * max(0.01, min(1.0, decay))
 
@@ -50,9 +50,9 @@ def schedule(step: int, progress: float) -> float:
 def losses(
     nano: Nano, teacher: Teacher, batch: data.Batch
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Answer loss, teacher loss, and rightness of each answer token and each sample."""
-    features = nano.see(batch.patches, batch.grid)
-    hidden = nano.read(batch.ids, batch.positions, batch.slots, features)
+    """Answer loss, teacher loss, and whether each answer token and each sample is correct."""
+    features = nano.encode_images(batch.patches, batch.grid)
+    hidden = nano.hidden_states(batch.ids, batch.positions, batch.slots, features)
     learnt = batch.learnt[:, 1:]
     logits = nano.logits(hidden[:, :-1][learnt]).float()
     target = batch.ids[:, 1:][learnt]
@@ -62,13 +62,13 @@ def losses(
     return F.cross_entropy(logits, target), teacher(features, batch.cells), right, ~wrong.any(1)
 
 
-def unchanged(batch: Any) -> Any:
-    """Keep the worker's batch as it is."""
+def already_collated(batch: Any) -> Any:
+    """The collate function for batches that are already complete."""
     return batch
 
 
-def agree(parameters: list[nn.Parameter], extra: Tensor) -> Tensor:
-    """Average all gradients, and the extra numbers (K,), over the processes."""
+def average_gradients(parameters: list[nn.Parameter], extra: Tensor) -> Tensor:
+    """Average the gradients over all processes; returns the average of `extra` (K,)."""
     if not distributed.is_initialized():
         return extra
     flat = torch.cat([*(p.grad.flatten() for p in parameters if p.grad is not None), extra])
@@ -81,7 +81,7 @@ def agree(parameters: list[nn.Parameter], extra: Tensor) -> Tensor:
     return extra
 
 
-class Run:
+class TrainingRun:
     """Models, optimizers and counters of one training run, and its checkpoint."""
 
     def __init__(self, path: Path, device: str, rate: float) -> None:
@@ -91,27 +91,27 @@ class Run:
         self.nano = Nano(config).to(device)
         self.teacher = Teacher(config, data.SLOTS, len(data.SYMBOLS)).to(device)
         self.parameters = [*self.nano.parameters(), *self.teacher.parameters()]
-        self.tools = optimizers(self.nano, self.teacher, rate)
+        self.optimizers = optimizers(self.nano, self.teacher, rate)
         self.step, self.seen, self.spent = 0, 0, 0.0
         if path.exists():
             self.load(device)
 
     def load(self, device: str) -> None:
-        """Go on from the checkpoint."""
+        """Restore the state from the checkpoint."""
         state = torch.load(self.path, map_location=device, weights_only=True)
         self.nano.load_state_dict(state["nano"])
         self.teacher.load_state_dict(state["teacher"])
-        for tool, saved in zip(self.tools, state["tools"], strict=True):
-            tool.load_state_dict(saved)
+        for optimizer, saved in zip(self.optimizers, state["tools"], strict=True):
+            optimizer.load_state_dict(saved)
         self.step, self.seen, self.spent = state["step"], state["seen"], state["spent"]
         torch.set_rng_state(state["rng"].cpu())
 
     def save(self) -> None:
-        """Write the checkpoint, then put it in place at once."""
+        """Write the checkpoint under a temporary name, then rename it."""
         state = {
             "nano": self.nano.state_dict(),
             "teacher": self.teacher.state_dict(),
-            "tools": [tool.state_dict() for tool in self.tools],
+            "tools": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
             "seen": self.seen,
             "spent": self.spent,
@@ -122,23 +122,23 @@ class Run:
         part.replace(self.path)
 
     def update(self, batch: data.Batch, rate: float, extra: Tensor) -> Tensor:
-        """One step at a learning rate; returns the extra numbers, averaged."""
+        """One optimizer step; returns the averages of `extra` and of the step's figures."""
         with torch.autocast(batch.ids.device.type, torch.bfloat16):
-            loss, lesson, right, exact = losses(self.nano, self.teacher, batch)
-        (loss + lesson).backward()  # type: ignore[no-untyped-call]
-        found = [loss.item(), lesson.item(), right.sum(), len(right), exact.sum(), len(exact)]
-        extra = agree(self.parameters, torch.cat([extra, torch.tensor(found)]))
+            loss, teacher_loss, right, exact = losses(self.nano, self.teacher, batch)
+        (loss + teacher_loss).backward()  # type: ignore[no-untyped-call]
+        found = [loss.item(), teacher_loss.item(), right.sum(), len(right), exact.sum(), len(exact)]
+        extra = average_gradients(self.parameters, torch.cat([extra, torch.tensor(found)]))
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        for tool in self.tools:
-            for group in tool.param_groups:
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
                 group["lr"] = rate
-            tool.step()
-            tool.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
         return extra
 
 
 def train(rank: int, args: argparse.Namespace) -> None:
-    """The whole run of one process; pictures come from a worker process of its own."""
+    """Train in one process. A worker process generates its pictures."""
     torch.set_num_threads(args.threads)
     if args.processes > 1:
         distributed.init_process_group(
@@ -156,14 +156,14 @@ def train(rank: int, args: argparse.Namespace) -> None:
             model.RMSNorm.forward, dynamic=True
         )
     args.out.mkdir(parents=True, exist_ok=True)
-    run = Run(args.out / "last.pt", args.device, args.rate)
+    run = TrainingRun(args.out / "last.pt", args.device, args.rate)
     total = 60 * args.minutes
     progress = torch.tensor(run.spent / total)
     progress.share_memory_()  # type: ignore[no-untyped-call]
     stream = data.Stream(args.batch // args.processes, 1000 * run.step + rank, progress)
     loader = iter(
         torch.utils.data.DataLoader(
-            stream, None, num_workers=1, prefetch_factor=6, collate_fn=unchanged
+            stream, None, num_workers=1, prefetch_factor=6, collate_fn=already_collated
         )
     )
     asked_to_stop: list[int] = []
@@ -185,13 +185,13 @@ def train(rank: int, args: argparse.Namespace) -> None:
         progress.fill_(run.spent / total)
         done = run.spent >= total or stop > 0
         if rank == 0 and run.step % LOG_EVERY == 0:
-            loss, lesson, right, tokens, exact, lines, steps = sums.tolist()
+            loss, teacher_loss, right, tokens, exact, lines, steps = sums.tolist()
             report = {
                 "step": run.step,
                 "seen": run.seen,
                 "minutes": run.spent / 60,
                 "loss": loss / steps / args.processes,
-                "aux": lesson / steps / args.processes,
+                "aux": teacher_loss / steps / args.processes,
                 "accuracy": right / tokens,
                 "exact": exact / lines,
                 "per_second": (run.seen - logged[1]) / (run.spent - logged[0]),
@@ -205,17 +205,21 @@ def train(rank: int, args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=110)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch", type=int, default=96, help="pictures a step, all together")
+    parser.add_argument(
+        "--batch", type=int, default=96, help="pictures per step, over all processes"
+    )
     parser.add_argument("--rate", type=float, default=2e-3)
-    parser.add_argument("--processes", type=int, default=1, help="each with its own threads")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="number of processes; --threads applies to each"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--port", type=int, default=29517)
-    parser.add_argument("--fuse", action="store_true", help="compile the small elementwise parts")
+    parser.add_argument("--fuse", action="store_true", help="compile the elementwise operations")
     args = parser.parse_args()
     if args.processes == 1:
         train(0, args)

@@ -126,8 +126,8 @@ def serve(
         int | None,
         typer.Option(
             metavar="N",
-            help="Memory for keys and values, encoded images and uploads, in MiB, beside the "
-            "model's weights; by default a quarter of the machine's, 4096 at most.",
+            help="MiB for keys and values, encoded images and uploads, without the model's "
+            "weights; by default a quarter of the machine's memory, at most 4096.",
         ),
     ] = None,
     disk_cache: Annotated[
@@ -161,39 +161,11 @@ def serve(
       qwink serve --host 0.0.0.0 --api-key-file keys.txt
       qwink serve --config qwink.toml --print-config
     """
-    given = {
-        "host": host,
-        "port": port,
-        "model": model,
-        "engine": engine,
-        "recipe": recipe,
-        "device": device,
-        "dtype": dtype,
-        "quantize": quantize,
-        "threads": threads,
-        "context": context,
-        "served_model_name": _tuple(served_model_name),
-        "warm": _tuple(warm),
-        "max_running": max_running,
-        "max_waiting": max_waiting,
-        "request_timeout": request_timeout,
-        "grace": grace,
-        "api_key_file": api_key_file,
-        "open_metrics": open_metrics,
-        "allow_url_host": _tuple(allow_url_host),
-        "allow_public_urls": allow_public_urls,
-        "fetch_timeout": fetch_timeout,
-        "allow_origin": _tuple(allow_origin),
-        "allow_host": _tuple(allow_host),
-        "strict": strict,
-        "max_body_mb": max_body_mb,
-        "body_timeout": body_timeout,
-        "send_timeout": send_timeout,
-        "memory_mb": memory_mb,
-        "disk_cache": disk_cache,
-        "cache_dir": cache_dir,
-        "disk_cache_mb": disk_cache_mb,
-    }
+    # The parameters are the options of the server by name, but for these two.
+    given = {name: value for name, value in locals().items() if value not in (None, [])}
+    del given["print_config"]
+    given.pop("config", None)
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     from qwink.server.options import resolve
     from qwink.settings import Settings, environment
 
@@ -210,7 +182,3 @@ def serve(
             f"the server needs {error.name}; install it with: pip install 'qwink[serve]'"
         ) from None
     run(options, Settings.from_environment(), typer.echo)
-
-
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return tuple(values) if values else None

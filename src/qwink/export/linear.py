@@ -181,13 +181,17 @@ Function = Literal["", "gelu", "swiglu"]
 
 
 def _operator(x: Activation, scheme: Scheme, num_inputs: int) -> Literal["int8", "int4"] | None:
-    """Which of our operators computes a product, if any. Ours know 8 bits per output only."""
+    """Which of our operators computes a product; None: ONNX Runtime's.
+
+    Ours store 8-bit weights with a scale per output. A matrix whose width is no multiple of the
+    4-bit blocks gets 8 bits too: ONNX Runtime's 4-bit product gives one row other bits alone than
+    beside others.
+    """
     if not x.graph.native or scheme.kind == "fp32":
         return None
-    if scheme.kind == "w8a8" or scheme.bits == 8:
+    if scheme.kind == "w8a8" or scheme.bits == 8 or x.panels:
         return "int8"
-    fits = num_inputs % max(scheme.block, CHUNK) == 0 and not x.panels
-    return "int4" if fits else None
+    return "int4" if num_inputs % max(scheme.block, CHUNK) == 0 else "int8"
 
 
 def _int8(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import httpx
+from filelock import FileLock, Timeout
 
 from qwink.errors import CheckpointError, DownloadError
 from qwink.hub.http import Interrupted, check_status, network_errors, retry
@@ -25,24 +25,6 @@ from qwink.hub.listing import Listing, RemoteFile
 from qwink.hub.partial import Partial, matches
 from qwink.model.config import load_config
 
-if sys.platform == "win32":
-
-    def _lock(path: Path) -> Iterator[None]:
-        yield
-
-else:
-    import fcntl
-
-    def _lock(path: Path) -> Iterator[None]:
-        with path.open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DownloadError(f"another process is downloading to {path.parent}") from None
-            yield
-
-
-_locked = contextmanager(_lock)
 _MARK = ".pulled"  # holds the name of the repository; a folder with this file may be replaced
 _LOCK = ".lock"
 _PROGRESS_BYTES = 1 << 20  # an attempt that received this much counts as progress
@@ -75,9 +57,11 @@ def download(
             raise DownloadError(f"{folder} has other files in it; choose another folder")
         staging = staging_folder(folder)
         staging.mkdir(parents=True, exist_ok=True)
-        with _locked(staging / _LOCK):
+        with FileLock(staging / _LOCK, blocking=False):
             _fetch_missing(http, listing, staging, folder, on_progress)
             _replace(listing, staging, folder)
+    except Timeout:
+        raise DownloadError(f"another process is downloading to {staging}") from None
     except OSError as error:
         reason = f"cannot be written: {error.strerror or error}"
         if error.errno == errno.ENOSPC:

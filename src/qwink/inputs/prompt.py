@@ -75,7 +75,9 @@ def build_prompt(
         else:
             ids.append(token)
     positions, next_position = mrope_positions(len(ids), spans, merge_size)
-    return Prompt(np.array(ids, dtype=np.int64), tuple(spans), positions, next_position)
+    num_system = rendered.index(tokenizer.im_end) + 1 if messages[0].role == "system" else 0
+    ids_array = np.array(ids, dtype=np.int64)
+    return Prompt(ids_array, tuple(spans), positions, next_position, num_system)
 
 
 def check_context(prompt: Prompt, limit: int) -> None:

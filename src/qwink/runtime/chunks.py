@@ -2,8 +2,8 @@
 
 An engine whose results do not depend on the cut (`traits.invariant`) may begin anywhere. Any other
 gives the same bits only for the same cuts: then the prompt alone decides where they are, and a
-known start is used up to the last of them. One lies behind each picture, so that the next question
-about it has little to compute.
+known start is used up to the last of them. One lies behind the system turn and one behind each
+picture, so that the next question has little to compute.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Chunks:
     def _ends(self, prompt: Prompt) -> list[int]:
         ends: list[int] = []
         start = 0
-        for stop in sorted({*(span.start + span.length for span in prompt.images), len(prompt)}):
+        cuts = {span.start + span.length for span in prompt.images} | {prompt.num_system}
+        for stop in sorted((cuts | {len(prompt)}) - {0}):
             ends += [*range(start + self._size, stop, self._size), stop]
             start = stop
         return ends

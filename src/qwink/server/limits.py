@@ -27,14 +27,14 @@ class ClientGone(Exception):
 
 
 class Bodies:
-    """The bytes of all bodies in memory, and their limit."""
+    """The number of bytes of all bodies in memory, and their limit."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.num_bytes = max_bytes, 0
 
 
 class Body:
-    """One request's body, counted in `bodies` until `release`."""
+    """The body of one request. `bodies` counts its bytes until `release`."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -42,7 +42,7 @@ class Body:
         self._num_counted = 0
 
     def add(self, chunk: bytes) -> None:
-        """Raises Failure if all bodies together become too large."""
+        """Append a chunk. Raises Failure if all bodies together exceed the limit."""
         if self._bodies.num_bytes + len(chunk) > self._bodies.max_bytes:
             raise _too_many()
         self._bodies.num_bytes += len(chunk)
@@ -53,22 +53,22 @@ class Body:
         return len(self._content)
 
     def take(self) -> bytearray:
-        """The content, which is no longer kept here.
+        """Return the content and drop it here.
 
-        It stays counted until `release`: what the caller parses from it is as large.
+        Its bytes stay counted until `release`, since the parsed request is as large.
         """
         content, self._content = self._content, bytearray()
         return content
 
     def release(self) -> None:
-        """Neither the content nor what was parsed from it is in memory any more."""
+        """Drop the content and its count. Call it when the parsed request is freed."""
         self._content = bytearray()
         self._bodies.num_bytes -= self._num_counted
         self._num_counted = 0
 
 
 def body_of(scope: Scope) -> Body:
-    """The body of a request that `BodyLimit` has read."""
+    """The body of the request with this scope, which `BodyLimit` has read."""
     body: Body = scope[_KEY]
     return body
 
@@ -92,7 +92,7 @@ class BodyLimit:
             try:
                 await self._read(Headers(scope=scope), receive, body)
             except Failure as failure:
-                body.release()  # a client may take long to read why
+                body.release()  # the client may take long to read the response
                 await respond(failure, scope, receive, send)
                 return
             record_of(scope).details["bytes_in"] = len(body)

@@ -107,10 +107,12 @@ class _EngineCollector(Collector):
         yield from self._caches()
 
     def _memory(self) -> Iterable[Metric]:
-        """The budget's parts, and how much of each is taken."""
+        """The parts of the memory budget, and the use of each."""
         slots, memory = self._scheduler.slots, self._budget
-        most = GaugeMetricFamily("qwink_memory_budget_bytes", "Most memory.", labels=["part"])
-        taken = GaugeMetricFamily("qwink_memory_bytes", "Memory taken.", labels=["part"])
+        most = GaugeMetricFamily(
+            "qwink_memory_budget_bytes", "Memory budget in bytes.", labels=["part"]
+        )
+        taken = GaugeMetricFamily("qwink_memory_bytes", "Memory in use, in bytes.", labels=["part"])
         for part, budget, used in (
             ("keys_and_values", memory.kv_bytes, slots.reserved_bytes + slots.num_bytes),
             ("images", memory.image_bytes, self._scheduler.embeddings.num_bytes),

@@ -22,7 +22,7 @@ _SECRET = "api_keys"
 _BY_LINE = "warm"
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
-# As browsers send them: lower case, no default port, no path.
+# Origins in the form that browsers send: lower case, no default port, no path.
 _ORIGIN = re.compile(r"\*|null|(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://[^/\sA-Z?#@*]+")
 _HOST_NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
@@ -53,7 +53,7 @@ class ServerOptions:
     api_key_file: Path | None = None
     open_metrics: bool = True  # /metrics needs no key
     allow_url_host: tuple[str, ...] = ()  # HOST: ports 80 and 443; HOST:PORT: that port
-    allow_public_urls: bool = False  # at ports 80 and 443
+    allow_public_urls: bool = False  # ports 80 and 443 of all public hosts
     fetch_timeout: float = 15.0
     allow_origin: tuple[str, ...] = ()  # for pages of other sites, by CORS
     allow_host: tuple[str, ...] = ()  # further Host names accepted by a server without keys
@@ -63,7 +63,7 @@ class ServerOptions:
     body_timeout: float = 15.0  # plus one second for each 32 kB received
     send_timeout: float = 60.0  # time for a client to receive one piece of the response
 
-    memory_mb: int | None = None  # keys and values, encoded images, uploads; by default a quarter
+    memory_mb: int | None = None  # for keys and values, images, uploads; None: Memory.default()
     disk_cache: bool = True
     cache_dir: Path | None = None
     disk_cache_mb: int = 4096
@@ -92,9 +92,9 @@ class ServerOptions:
         self._check_hosts()
 
     def _check_hosts(self) -> None:
-        """Refuse what no request could ever match."""
+        """Raises OptionError for hosts and origins that no request can match."""
         if self.allow_url_host:
-            from qwink.inputs.hosts import parse_host  # imports an HTTP client, which takes long
+            from qwink.inputs.hosts import parse_host  # imports an HTTP client, which is slow
 
             for host in self.allow_url_host:
                 parse_host(host, "allow_url_host")
@@ -107,7 +107,7 @@ class ServerOptions:
         for name in self.allow_host:
             if not _HOST_NAME.fullmatch(name):
                 raise OptionError(
-                    f"allow_host is {name!r}, which is no host name; write NAME without scheme, "
+                    f"allow_host is {name!r}, which is not a host name; write NAME without scheme, "
                     "port, path or *, such as pictures.example"
                 )
 
@@ -130,7 +130,7 @@ class ServerOptions:
 
 
 def memory_of(options: ServerOptions) -> Memory:
-    """The budget that the options give, divided."""
+    """The memory budget of the options, divided into its parts."""
     return Memory.divide(options.memory_mb << 20) if options.memory_mb else Memory.default()
 
 

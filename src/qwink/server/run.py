@@ -7,10 +7,12 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 
 import uvicorn
 
 from qwink.errors import OptionError, QwinkError
+from qwink.runtime.engines import EngineOptions
 from qwink.runtime.models import load
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
@@ -90,7 +92,7 @@ async def _announce(service: ModelService, say: Say) -> None:
     say(f"qwink: ready with {', '.join(service.model_names)}")
     memory, context = service.vlm.memory, service.vlm.context
     say(
-        f"qwink: memory beside the weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
+        f"qwink: memory budget without weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
         f"{memory.kv_bytes >> 20} of them for keys and values; context: {context} tokens"
     )
 
@@ -127,14 +129,10 @@ def load_model(options: ServerOptions, settings: Settings) -> VLM:
         from qwink.cache.disk import DiskStore
 
         store = DiskStore(options.cache_dir or settings.images, options.disk_cache_mb << 20)
+    engine = {field.name: getattr(options, field.name) for field in fields(EngineOptions)}
     return load(
         options.model,
-        recipe=options.recipe,
-        engine=options.engine,
-        device=options.device,
-        dtype=options.dtype,
-        quantize=options.quantize,
-        threads=options.threads,
+        **engine,
         context=options.context,
         limits=Limits(max_running=options.max_running, max_waiting=options.max_waiting),
         memory=memory_of(options),

@@ -35,8 +35,8 @@ from qwink.types import EncodedImage, Patches
 Float = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-# Part of every cache key. Change it when results change.
 SPARE_SLOTS = 16  # on a CPU; they take no memory until they are used
+# Part of every cache key. Change it when results change.
 _ARITHMETIC = "torch-1"
 
 
@@ -162,8 +162,8 @@ class TorchEngine:
             hidden = run_layers(self._modules, cache, total, self._tokens(chunks, cache.scratch))
             last = np.array([[row, len(chunk) - 1] for row, chunk in enumerate(chunks)])
             found: Float = to_host(self._select(hidden, last).float())
-        finite = [bool(np.isfinite(row).all()) for row in found]
-        self._check(cache, [(c.slot, c.start, c.stop) for c in chunks], finite)
+        spans = [(chunk.slot, chunk.start, chunk.stop) for chunk in chunks]
+        self._check(cache, spans, bool(np.isfinite(found).all()))
         return found
 
     def _tokens(self, chunks: Sequence[Chunk], scratch: int) -> Tokens:
@@ -220,10 +220,9 @@ class TorchEngine:
             logits = run_head(
                 self._modules, self._select(hidden, np.array(wanted, np.int64).reshape(-1, 2))
             )
-            finite = to_host(logits.isfinite().all(dim=1))
+            finite = bool(logits.isfinite().all())
             found: Float = to_host(logits)
-        parts = np.split(finite, np.cumsum([run.num_logits for run in runs])[:-1])
-        self._check(cache, spans, [bool(part.all()) for part in parts])
+        self._check(cache, spans, finite)
         return found
 
     def _run(self, cache: TorchCache, inputs: Tensor, total: int, window: slice | None) -> Tensor:
@@ -247,18 +246,17 @@ class TorchEngine:
         return found
 
     def _check(
-        self, cache: TorchCache, spans: Sequence[tuple[int, int, int]], finite: Sequence[bool]
+        self, cache: TorchCache, spans: Sequence[tuple[int, int, int]], finite: bool
     ) -> None:
-        """Raises GenerationError if a sequence's values are not finite.
+        """Raises GenerationError unless a pass's values are finite.
 
-        Wipes the tokens that its pass wrote, `spans` being (slot, start, stop): a NaN in the cache
+        Wipes the tokens that the pass wrote, `spans` being (slot, start, stop): a NaN in the cache
         would also spoil tokens that do not attend to it.
         """
-        if all(finite):
+        if finite:
             return
-        for span, sound in zip(spans, finite, strict=True):
-            if not sound:
-                cache.clear(*span)
+        for span in spans:
+            cache.clear(*span)
         advice = "use --dtype float32" if self.dtype == torch.float16 else "check the checkpoint"
         dtype = self.about["dtype"]
         raise GenerationError(f"the model computed infinities or NaNs in {dtype}; {advice}")

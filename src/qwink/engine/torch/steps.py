@@ -106,7 +106,6 @@ class Steps:
         padded[0] = np.arange(batch)[:, None] if window else 0
         padded[2] = self.cache.scratch
         padded[:, :num_rows, :count] = inputs
-        padded[0, :num_rows] = inputs[0, :, :1]
         given = to_device(padded, self.cache.device)
         key = (*padded.shape[1:], length, window is not None)
         recording = self._recordings.get(key)

@@ -1,8 +1,8 @@
-// The server's public API, and what can go wrong with it.
+// Calls the server's public API; failures become ApiError.
 
 import { events } from './sse.js';
 
-/** A refusal of the server (its code and status), or code 'network': it cannot be reached. */
+/** An error of the server, with its code and status; code 'network': the server cannot be reached. */
 export class ApiError extends Error {
   constructor(code, message, status = 0, retryAfter = 0) {
     super(message);
@@ -11,11 +11,11 @@ export class ApiError extends Error {
 }
 
 let key = null;
-try { key = sessionStorage.getItem('qwink.key'); } catch { /* asked for again */ }
+try { key = sessionStorage.getItem('qwink.key'); } catch { /* no storage: the page asks for the key again */ }
 
 export function useKey(value) {
   key = value;
-  try { sessionStorage.setItem('qwink.key', value); } catch { /* for now only */ }
+  try { sessionStorage.setItem('qwink.key', value); } catch { /* no storage: the key lasts until a reload */ }
 }
 
 async function call(path, options = {}) {
@@ -29,31 +29,31 @@ async function call(path, options = {}) {
     throw new ApiError('network', String(error.message));
   }
   if (response.ok) return response;
-  let told = {};
-  try { told = (await response.json()).error ?? {}; } catch { /* a proxy's own page */ }
+  let error = {};
+  try { error = (await response.json()).error ?? {}; } catch { /* not the server's JSON, such as a proxy's error page */ }
   const wait = Number(response.headers.get('Retry-After')) || 0;
-  throw new ApiError(told.code ?? 'http', told.message ?? `HTTP ${response.status}`, response.status, wait);
+  throw new ApiError(error.code ?? 'http', error.message ?? `HTTP ${response.status}`, response.status, wait);
 }
 
-/** Resolves when the model is there. Rejects after `seconds`, or when the server is gone. */
+/** Resolves when the model is loaded. Rejects after `seconds`, or if the server cannot be reached. */
 export const ready = (seconds) => call(`/ready?wait=${seconds}`);
 
 export const budgets = async () => (await call('/v1/budgets')).json();
 
-/** Of these ids, the set of those that the server knows. */
+/** The set of those `ids` that the server has stored. */
 export async function known(ids) {
   if (!ids.length) return new Set();
   const query = ids.map((id) => `id=${encodeURIComponent(id)}`).join('&');
   return new Set((await (await call(`/v1/images?${query}`)).json()).data.map((image) => image.id));
 }
 
-/** Keeps a picture on the server; its id. */
+/** Uploads a picture and returns its id. */
 export async function upload(blob, signal) {
   const headers = { 'Content-Type': blob.type || 'application/octet-stream' };
   return (await (await call('/v1/images', { method: 'POST', headers, body: await blob.arrayBuffer(), signal })).json()).id;
 }
 
-/** Asks; yields the answer's chunks as they come. */
+/** Sends a chat request and yields the chunks of the streamed answer. */
 export async function* chat(request, signal, onOpen) {
   const headers = { 'Content-Type': 'application/json' };
   const body = JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } });
@@ -70,5 +70,5 @@ export async function* chat(request, signal, onOpen) {
     if (error instanceof ApiError || error.name === 'AbortError') throw error;
     throw new ApiError('network', String(error.message));
   }
-  if (!whole) throw new ApiError('network', 'the answer broke off');
+  if (!whole) throw new ApiError('network', 'the answer ended early');
 }

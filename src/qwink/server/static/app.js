@@ -1,4 +1,4 @@
-// Puts the page together: server, composer, conversation, language and colours.
+// Connects the modules of the page: API, composer, conversation, language and theme.
 
 import * as api from './api.js';
 import { Composer } from './composer.js';
@@ -8,7 +8,7 @@ import * as i18n from './i18n.js';
 import { askKey } from './key.js';
 import * as presets from './presets.js';
 
-const PATIENCE_S = 20; // of one question whether the model is there
+const READY_WAIT_S = 20; // longest wait of one request to /ready
 const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 const { t } = i18n;
 
@@ -22,7 +22,7 @@ const conversation = new Conversation({
     byId('fresh').hidden = !conversation.turns.length;
   },
   onAnswer: async () => {
-    try { composer.budgets = await api.budgets(); } catch { return; } // with new measurements
+    try { composer.budgets = await api.budgets(); } catch { return; } // they include the times of this answer
     composer.show();
   },
   onTakeBack: (turn) => {
@@ -37,12 +37,12 @@ const conversation = new Conversation({
   },
 });
 
-/** Until the server and its model are there; then what it offers. */
+/** Waits until the server and its model are ready; resolves to the server's budgets. */
 function connect() {
   connecting ??= (async () => {
     for (;;) {
       try {
-        await api.ready(PATIENCE_S);
+        await api.ready(READY_WAIT_S);
         const budgets = await api.budgets();
         composer.budgets = budgets;
         status('ready', budgets.model);
@@ -87,7 +87,7 @@ function nextTheme() {
   try {
     if (next) localStorage.setItem('qwink.theme', next);
     else localStorage.removeItem('qwink.theme');
-  } catch { /* for now only */ }
+  } catch { /* no storage: the choice lasts until a reload */ }
   showTheme();
 }
 

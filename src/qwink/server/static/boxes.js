@@ -1,4 +1,4 @@
-// Boxes and points in an answer (Qwen's JSON, 0–1000 across the picture), drawn over the picture.
+// Draws boxes and points of an answer over the picture. Qwen gives them as JSON, in thousandths of its size.
 
 import { copyButton, h, svg } from './dom.js';
 import { t } from './i18n.js';
@@ -8,7 +8,7 @@ const NUM_COLOURS = 6;
 const OBJECT = /\{[^{}]*"(?:bbox_2d|bbox|point_2d)"[^{}]*\}/g;
 const BLOCK = /```(?:json)?\s*[[{][\s\S]*?(?:```|$)|\[\s*\{[\s\S]*?(?:\}\s*\]|$)/g;
 
-/** [{ label, box: [left, top, right, bottom] }]; of a point the box has no size. */
+/** The boxes in a text: [{ label, box: [left, top, right, bottom] }]. A point is a box without size. */
 export function parse(text) {
   const found = [];
   for (const [object] of text.matchAll(OBJECT)) {
@@ -24,7 +24,7 @@ export function parse(text) {
   return found;
 }
 
-/** The answer without the JSON of its boxes. */
+/** The text without the JSON of its boxes. */
 export function without(text) {
   return text.replace(BLOCK, (block) => (parse(block).length ? '' : block)).replace(OBJECT, '').trim();
 }
@@ -35,7 +35,7 @@ const inPixels = ({ box }, { width, height }) =>
 const asJson = (found, picture) =>
   JSON.stringify(found.map((one) => ({ bbox_2d: picture ? inPixels(one, picture) : one.box, label: one.label })));
 
-/** A figure: picture, boxes with labels, a list, and what to copy. */
+/** A figure element: the picture with labelled boxes, a list of them, and copy buttons. */
 export function figure(found, pictures, text) {
   let picture = pictures.at(-1);
   const image = h('img', { src: picture.url, alt: t('boxes.alt'), width: picture.width, height: picture.height });

@@ -1,15 +1,15 @@
-// How large a picture may become, what it then costs, and the slider's scale.
-// Sizes follow qwink.inputs.budget.fit: what the browser makes, the server need not resize again.
+// The size of a picture in the model, its cost in tokens and time, and the slider's scale.
+// `fit` computes the same sizes as qwink.inputs.budget.fit, so the server need not resize again.
 
 export const SIDE = 32; // pixels of a token's side
 const PIXELS = SIDE * SIDE;
-const MOST_TOKENS = 4096; // of the slider: four megapixels
-const TEXT_TOKENS = 24; // of the question and the chat's frame, for the expected time
+const MOST_TOKENS = 4096; // upper end of the slider: four megapixels
+const TEXT_TOKENS = 24; // typical tokens of question and chat template, for the expected time
 
-/** The areas {least, most} for a task; `tokens` of the slider go before the task's own. */
+/** The areas {least, most} in pixels for a task; `tokens` from the slider override the task's maximum. */
 export function areas(budgets, task, tokens) {
   const named = budgets.tasks[task];
-  // auto: the server goes by the words; nothing it could choose is larger than these.
+  // auto: the server chooses a task by the words; assume the task with the largest area.
   const own = named ?? Object.values(budgets.tasks).reduce((a, b) => (a.max_pixels > b.max_pixels ? a : b));
   if (!tokens) return { least: own.min_pixels, most: own.max_pixels };
   const most = Math.min(tokens * PIXELS, budgets.max_pixels);
@@ -18,7 +18,7 @@ export function areas(budgets, task, tokens) {
 
 /** [columns, rows] of tokens for a picture. */
 export function fit(width, height, { least, most }) {
-  const half = (value) => { // as Python rounds
+  const half = (value) => { // rounds to even like Python
     const floor = Math.floor(value);
     return value - floor === 0.5 ? floor + (floor % 2) : Math.round(value);
   };
@@ -41,7 +41,7 @@ export function fit(width, height, { least, most }) {
 
 export const tokensOf = (picture, area) => fit(picture.width, picture.height, area).reduce((a, b) => a * b);
 
-/** Milliseconds to the first word, as this server measured of late; null where it has not. */
+/** Expected milliseconds to the first word, from the server's recent answers; null before the first. */
 export function expected(budgets, tokens) {
   const { encode_ms: encode, prefill_ms: prefill } = budgets.ms_per_token;
   if (prefill === null || (encode === null && tokens)) return null;

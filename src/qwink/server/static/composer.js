@@ -1,4 +1,4 @@
-// Where a question is put together: pictures, what to do with them, words and detail.
+// The input form: pictures, preset, question and detail.
 
 import { areas, expected, fromSlider, range, tokensOf, toSlider } from './budget.js';
 import { byId, h } from './dom.js';
@@ -9,10 +9,10 @@ import * as presets from './presets.js';
 export class Composer {
   constructor({ onAsk, onStop, before }) {
     this.pictures = [];
-    this.budgets = null; // of the server, once it is ready
-    this.tokens = null; // of the slider; null: what the task needs
+    this.budgets = null; // the server's budgets, once it is ready
+    this.tokens = null; // set by the slider; null: the task decides
     this.busy = false;
-    this.before = before; // pictures of the conversation so far
+    this.before = before; // returns the pictures of the conversation so far
     this.onAsk = onAsk;
     const question = byId('question');
     byId('composer').addEventListener('submit', (event) => { event.preventDefault(); this.submit(); });
@@ -73,7 +73,7 @@ export class Composer {
     this.show();
   }
 
-  /** A question that was asked, to be changed. */
+  /** Puts a question and its pictures back into the form, for changes. */
   restore({ question, pictures }) {
     this.pictures = [...pictures, ...this.pictures];
     byId('question').value = question;
@@ -103,7 +103,7 @@ export class Composer {
     if (!now.prompt && old === undefined) question.focus();
   }
 
-  /** After a change of language: the preset's words, if nobody typed others. */
+  /** After a change of language: replaces the preset's question unless the user changed it. */
   translated(old) {
     if (byId('question').value === old) byId('question').value = presets.preset().prompt;
     this.show();
@@ -163,7 +163,7 @@ export class Composer {
   }
 }
 
-/** As high as its words. */
+/** Fits the height of the question field to its text. */
 function grow() {
   const question = byId('question');
   question.style.height = 'auto';

@@ -1,4 +1,4 @@
-// The conversation: its turns, and asking for the next answer with all that went before.
+// Keeps the turns of the conversation and requests answers.
 
 import * as api from './api.js';
 import { areas } from './budget.js';
@@ -19,7 +19,7 @@ export class Conversation {
 
   get pictures() { return this.turns.flatMap((turn) => turn.pictures); }
 
-  /** A new turn. `settings`: { task, tokens, temperature, max }. */
+  /** Adds a turn and requests its answer. `settings`: { task, tokens, temperature, max }. */
   ask(question, pictures, settings) {
     const turn = { question, pictures, settings, text: '' };
     turn.view = new TurnView(question, pictures, [...this.pictures, ...pictures], () => this.retry(turn), () => this.takeBack(turn));
@@ -33,7 +33,7 @@ export class Conversation {
     return this.run(turn);
   }
 
-  /** The last question goes back to where it was put together. */
+  /** Removes the last turn; its question and pictures go back to the form. */
   takeBack(turn) {
     if (this.busy || turn !== this.turns.at(-1)) return;
     this.turns.pop();
@@ -66,7 +66,7 @@ export class Conversation {
       if (error.name === 'AbortError') outcome.stopped = true;
       else outcome.error = this.explain(error);
     }
-    if (this.aborter !== aborter) return; // a new conversation was begun
+    if (this.aborter !== aborter) return; // the user began a new conversation
     this.aborter = null;
     view.end(outcome);
     say(outcome.error ? '' : `${turn.text} ${outcome.last ? t('now.done') : t('finish.stopped')}`);
@@ -74,7 +74,7 @@ export class Conversation {
     if (outcome.last) this.hooks.onAnswer();
   }
 
-  /** Streams the answer of the last turn into it. The last chunk, with timings and usage. */
+  /** Streams an answer into the last turn. Returns finish reason, timings, usage and warnings. */
   async answer(turn, signal, spent, again = true) {
     const doing = (stage, values, key = `now.${stage}`) => {
       const text = t(key, values);
@@ -97,12 +97,12 @@ export class Conversation {
     if (turn.settings.max !== null) request.max_tokens = turn.settings.max;
     const merged = {};
     try {
-      // Once the server has begun to answer, all is prepared: what comes next is the queue.
+      // The server opens the stream when the pictures are prepared; then the request is in the queue.
       const queued = () => doing('queue', {}, 'now.next');
       for await (const chunk of api.chat(request, signal, queued)) {
-        const { qwink: told, choices: [choice] } = chunk;
-        if (told?.stage === 'queue') doing('queue', { n: told.place }, told.place ? 'now.queue' : 'now.next');
-        else if (told) doing(told.stage);
+        const { qwink: progress, choices: [choice] } = chunk;
+        if (progress?.stage === 'queue') doing('queue', { n: progress.place }, progress.place ? 'now.queue' : 'now.next');
+        else if (progress) doing(progress.stage);
         if (choice?.delta.content) {
           if (turn.view.stage !== 'generate') doing('generate');
           turn.text += choice.delta.content;
@@ -115,14 +115,14 @@ export class Conversation {
         if (chunk.timings) Object.assign(merged, { timings: chunk.timings, usage: chunk.usage, warnings: chunk.warnings });
       }
     } catch (error) {
-      // Forgotten between asking for it and using it: once more.
+      // The server dropped a picture after the check that it was stored: upload again, once.
       if (error.code === 'image_not_found' && again) return this.answer(turn, signal, spent, false);
       throw error;
     }
     return merged;
   }
 
-  /** What was said up to `turn`. Pictures of questions without an answer go with the next one. */
+  /** The messages up to `turn`. Pictures of a question without an answer are added to the next question. */
   messages(turn, ids) {
     const messages = [];
     let [parts, at] = [[], 0];
@@ -145,7 +145,7 @@ export class Conversation {
   }
 }
 
-/** What a promise gives, or AbortError as soon as the signal says so. */
+/** The result of a promise; rejects with AbortError as soon as the signal aborts. */
 function unless(signal, promise) {
   return Promise.race([promise, new Promise((_, reject) => {
     const abort = () => reject(new DOMException('stopped', 'AbortError'));
@@ -154,7 +154,7 @@ function unless(signal, promise) {
   })]);
 }
 
-/** To screen readers. */
+/** Announces a text to screen readers. */
 function say(text) {
   byId('live').textContent = text;
 }

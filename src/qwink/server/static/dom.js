@@ -1,10 +1,10 @@
-// Making and finding elements. Texts become text nodes, never HTML.
+// Creates and finds elements. Texts become text nodes, never HTML.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element: h('p', { class: 'note', onclick: f, hidden: true }, 'text', child). */
+/** Creates an element: h('p', { class: 'note', onclick: f, hidden: true }, 'text', child). */
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
 export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
@@ -19,7 +19,7 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Copies a text; also where the page came over plain HTTP and has no clipboard of its own. */
+/** Copies a text, also on plain HTTP, where browsers have no navigator.clipboard. */
 export async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = h('textarea', { class: 'hidden' });
@@ -31,7 +31,7 @@ export async function copy(text) {
   if (!done) throw new Error('copy');
 }
 
-/** A button that copies what `text()` gives, and says so. */
+/** A button that copies the result of `text()` and then shows `done` for a moment. */
 export function copyButton(label, done, text) {
   const button = h('button', { type: 'button', class: 'quiet' }, label);
   button.addEventListener('click', async () => {

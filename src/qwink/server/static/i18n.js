@@ -1,4 +1,4 @@
-// The page's language: chosen, else the browser's. English is complete; others fall back to it.
+// The page's language: the user's choice, else the browser's. Missing texts fall back to English.
 
 import en from './locales/en.js';
 import { recall, remember } from './storage.js';
@@ -13,13 +13,13 @@ export function preferred() {
   return navigator.language.toLowerCase().startsWith('zh') ? 'zh' : 'en';
 }
 
-/** The text of a key; {name} in it is replaced. */
+/** The text for a key; {name} is replaced by values.name. */
 export function t(key, values = {}) {
   const text = words[key] ?? en[key] ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
-/** Milliseconds for people. */
+/** Formats milliseconds for display. */
 export function time(ms) {
   const number = (value, digits) => value.toLocaleString(language, { maximumFractionDigits: digits });
   if (ms < 1000) return `${number(ms, ms < 9.95 ? 1 : 0)} ms`;
@@ -34,7 +34,7 @@ export async function use(code, remembered = false) {
   translate(document.body);
 }
 
-/** Puts the language's texts where data-i18n, data-i18n-label and data-i18n-placeholder ask for them. */
+/** Sets the texts of elements with data-i18n, data-i18n-label or data-i18n-placeholder. */
 export function translate(root) {
   for (const element of root.querySelectorAll('[data-i18n]')) element.textContent = t(element.dataset.i18n);
   for (const element of root.querySelectorAll('[data-i18n-label]')) element.setAttribute('aria-label', t(element.dataset.i18nLabel));

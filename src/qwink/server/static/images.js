@@ -1,15 +1,15 @@
-// Pictures: read, turned upright, scaled down to what the budget can use, hashed, sent once.
+// Opens pictures, scales them down to the budget, hashes them, and uploads each once.
 
 import * as api from './api.js';
 import { fit, SIDE } from './budget.js';
 
-// What the server reads as well; anything else that the browser can show is converted.
+// Formats that the server reads too. Other formats that the browser can show are converted.
 const SENT_AS_IS = ['image/png', 'image/jpeg', 'image/webp', 'image/gif', 'image/bmp'];
 const THUMB = 160;
 
 export class NotAPicture extends Error {}
 
-/** A file that the browser can show, or NotAPicture. */
+/** Opens a file as a picture; throws NotAPicture if the browser cannot show it. */
 export async function open(file) {
   const url = URL.createObjectURL(file);
   const image = new Image();
@@ -20,14 +20,14 @@ export async function open(file) {
     URL.revokeObjectURL(url);
     throw new NotAPicture(file.name);
   }
-  // Of an image element, sizes and drawings are upright: browsers heed the file's orientation.
+  // Browsers apply the file's orientation to image elements, so sizes and drawings are upright.
   const [width, height] = [image.naturalWidth || 512, image.naturalHeight || 512];
   return { file, name: file.name, url, image, width, height, versions: new Map() };
 }
 
 export const close = (picture) => URL.revokeObjectURL(picture.url);
 
-/** The file to send for these areas: as it is if it is small enough, else scaled down. */
+/** The file to send for these areas: the original if it is small enough, else a smaller copy. */
 async function version(picture, area) {
   const [columns, rows] = fit(picture.width, picture.height, area);
   const [width, height] = [columns * SIDE, rows * SIDE];
@@ -42,7 +42,7 @@ async function version(picture, area) {
 
 async function scaled(picture, width, height) {
   let [source, w, h] = [picture.image, picture.width, picture.height];
-  // By halves first: some browsers look only at neighbours when they scale down.
+  // Halve repeatedly first: some browsers sample only adjacent pixels when they scale down.
   while (w >= 4 * width && h >= 4 * height) {
     [w, h] = [Math.round(w / 2), Math.round(h / 2)];
     source = drawn(source, w, h);
@@ -59,20 +59,20 @@ function drawn(source, width, height) {
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext('2d');
   context.imageSmoothingQuality = 'high';
-  context.fillStyle = '#fff'; // as the server does with what is transparent
+  context.fillStyle = '#fff'; // transparent parts become white, as on the server
   context.fillRect(0, 0, width, height);
   context.drawImage(source, 0, 0, width, height);
   return canvas;
 }
 
-/** The server's id of a file; null where the page came over plain HTTP, without cryptography. */
+/** The server's id of a file; null on plain HTTP, where browsers have no crypto.subtle. */
 async function idOf(blob) {
   if (!crypto.subtle) return null;
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', await blob.arrayBuffer()));
   return `qwink:sha256:${[...digest].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 }
 
-/** Ids of all pictures, on the server: asked for first, sent only where it does not know them. */
+/** The ids of all pictures on the server. Uploads those that the server has not stored. */
 export async function sent(pictures, area, signal, onUpload) {
   const versions = [];
   for (const picture of pictures) versions.push(await version(picture, area));

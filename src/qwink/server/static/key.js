@@ -4,7 +4,7 @@ import { useKey } from './api.js';
 import { byId, h } from './dom.js';
 import { t } from './i18n.js';
 
-/** Resolves when a key was given. */
+/** Shows a dialog; resolves when the user has entered a key. */
 export function askKey() {
   const dialog = byId('key-dialog');
   const input = h('input', { type: 'password', required: true, autocomplete: 'off' });

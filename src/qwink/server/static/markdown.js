@@ -1,5 +1,5 @@
-// Markdown into DOM nodes. A model's text is never HTML here: tags in it show as they were written,
-// pictures are not loaded, and links lead only to the web or to mail.
+// Turns Markdown into DOM nodes. HTML tags in the text are shown as text, pictures are not loaded,
+// and links may only be http, https or mailto.
 
 import { h } from './dom.js';
 
@@ -15,7 +15,7 @@ const INLINE = [
 ];
 const SPECIAL = /[`![*_~\\]|https?:| {2,}\n/g;
 
-/** A fragment of blocks. */
+/** A DocumentFragment with the blocks of a text. */
 export function markdown(text) {
   const fragment = document.createDocumentFragment();
   fragment.append(...blocks(text.replace(/\r\n?/g, '\n').split('\n')));
@@ -42,7 +42,7 @@ function blocks(lines) {
       nodes.push(h('pre', { tabindex: 0 }, h('code', null, body.join('\n'))));
     } else if ((match = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/.exec(line))) {
       at += 1;
-      nodes.push(h(`h${Math.min(6, match[1].length + 2)}`, null, inline(match[2]))); // below the page's own
+      nodes.push(h(`h${Math.min(6, match[1].length + 2)}`, null, inline(match[2]))); // below the headings of the page
     } else if (/^ {0,3}([-*_])(\s*\1){2,}\s*$/.test(line)) {
       at += 1;
       nodes.push(h('hr'));
@@ -83,7 +83,7 @@ function table([head, , ...rows]) {
   return h('div', { class: 'scroll', tabindex: 0 }, h('table', null, header, h('tbody', null, body)));
 }
 
-/** Nodes and texts of a line. */
+/** The nodes and texts of inline Markdown. */
 function inline(text) {
   const nodes = [];
   let plain = '';

@@ -1,4 +1,4 @@
-// What can be asked with one touch: each preset sets task, question and sampling. Edits are remembered.
+// Presets: each sets task, question and sampling. The browser stores the user's edits.
 
 import { byId, h } from './dom.js';
 import { t } from './i18n.js';
@@ -18,11 +18,11 @@ let edits = recall('presets', {});
 let chosen = recall('preset', 'describe');
 if (!IDS.includes(chosen)) chosen = 'describe';
 
-/** A preset as it is now: { id, name, prompt, task, temperature, max }; null leaves it to the server. */
+/** A preset with the user's edits: { id, name, prompt, task, temperature, max }; null: the server's default. */
 export const preset = (id = chosen) =>
   ({ id, name: t(`preset.${id}`), prompt: t(`prompt.${id}`), ...DEFAULTS[id], ...edits[id] });
 
-/** Whether a text is a preset's own, which another preset may replace. */
+/** Whether a text is empty or a preset's question, so that another preset may replace it. */
 export const isPrompt = (text) => !text || IDS.some((id) => preset(id).prompt === text);
 
 export function choose(id) {
@@ -30,7 +30,7 @@ export function choose(id) {
   remember('preset', id);
 }
 
-/** The presets as a group of radio buttons in `place`. */
+/** Shows the presets as a group of radio buttons in `place`. */
 export function show(place, onChoose) {
   const focused = place.contains(document.activeElement);
   place.replaceChildren(...IDS.map((id) => h('button', {
@@ -53,7 +53,7 @@ export function show(place, onChoose) {
   }
 }
 
-/** A dialog to change the chosen preset. */
+/** Shows a dialog to edit the chosen preset. */
 export function edit(onDone) {
   const dialog = byId('preset-dialog');
   const now = preset();
@@ -73,7 +73,7 @@ export function edit(onDone) {
     const { name, prompt, task, temperature, max } = Object.fromEntries(new FormData(form));
     const number = (text) => (text === '' ? null : Number(text));
     const wanted = { name: name.trim(), prompt: prompt.trim(), task, temperature: number(temperature), max: number(max) };
-    // Only what differs is kept: names and questions stay in the page's language.
+    // Store only what differs from the default, so that unchanged texts follow the page's language.
     finish(Object.fromEntries(Object.entries(wanted).filter(([key, value]) => value !== standard(now.id)[key])));
   });
   dialog.replaceChildren(form);

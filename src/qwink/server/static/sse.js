@@ -1,4 +1,4 @@
-// Server-sent events of a fetch response: the documents of `data:` lines, until [DONE].
+// Yields the JSON documents of a response with server-sent events, until [DONE].
 
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -12,7 +12,7 @@ export async function* events(response) {
       for (const block of blocks) {
         const data = block.split('\n').filter((line) => line.startsWith('data:')).map((line) => line.slice(5).trimStart()).join('\n');
         if (data === '[DONE]') return;
-        if (data) yield JSON.parse(data); // else a comment that keeps the connection alive
+        if (data) yield JSON.parse(data); // otherwise it is a keep-alive comment
       }
     }
   } finally {

@@ -1,4 +1,4 @@
-// What is remembered in this browser. Without storage (private windows) nothing is, and all works.
+// Reads and writes localStorage. Without it (private windows), nothing is stored and the page works.
 
 export function recall(name, fallback) {
   try {
@@ -11,5 +11,5 @@ export function remember(name, value) {
   try {
     if (value === undefined) localStorage.removeItem(`qwink.${name}`);
     else localStorage.setItem(`qwink.${name}`, JSON.stringify(value));
-  } catch { /* then not */ }
+  } catch { /* no storage */ }
 }

@@ -1,11 +1,11 @@
-// Where the time went: a bar of the stages, and the numbers behind it.
+// Shows the time of each stage, as a bar and as a list.
 
 import { h } from './dom.js';
 import { language, t, time } from './i18n.js';
 
 export const STAGES = ['queue', 'fetch', 'decode', 'resize', 'encode', 'prefill', 'generate'];
 
-/** A section for an answer's `timings` and `usage`; `browserMs` went before, in this browser. */
+/** A section element for an answer's `timings` and `usage`; `browserMs`: time before the request, in this browser. */
 export function timings({ timings: times, usage }, browserMs) {
   const shown = STAGES.map((stage) => ({
     stage,
@@ -13,7 +13,7 @@ export function timings({ timings: times, usage }, browserMs) {
     reused: times.origins[stage] === 'reused',
     absent: stage !== 'queue' && times.origins[stage] === 'absent',
   })).filter(({ absent }) => !absent);
-  // What no stage accounts for is not hidden: putting the prompt together, hand-overs.
+  // Show the time outside of all stages too, such as building the prompt.
   const other = times.total_ms - shown.reduce((sum, { ms }) => sum + ms, 0);
   if (other > times.total_ms * 0.02) shown.push({ stage: 'other', ms: other });
   const said = ({ stage, ms, reused }) => `${t(`stage.${stage}`)} ${reused ? t('reused') : time(ms)}`;

@@ -1,4 +1,4 @@
-// One question and its answer, as the conversation shows them.
+// Shows one question and its answer.
 
 import * as boxes from './boxes.js';
 import { copyButton, h } from './dom.js';
@@ -6,10 +6,10 @@ import { t, time } from './i18n.js';
 import { markdown } from './markdown.js';
 import { timings } from './timings.js';
 
-const MARGIN = 14; // above an answer that is longer than the window
+const MARGIN = 14; // pixels kept above an answer that is longer than the window
 
 export class TurnView {
-  /** `pictures` come with this question; `seen` are all of the conversation so far. */
+  /** `pictures` belong to this question; `seen` are all pictures of the conversation so far. */
   constructor(question, pictures, seen, onRetry, onChange) {
     this.seen = seen;
     this.onRetry = onRetry;
@@ -27,7 +27,7 @@ export class TurnView {
       this.answer);
   }
 
-  /** Ready for a (new) answer. */
+  /** Clears the answer, for a new one. */
   begin() {
     this.text = '';
     this.stage = null;
@@ -38,7 +38,7 @@ export class TurnView {
     this.clock = setInterval(() => this.tick(), 100);
   }
 
-  /** What is going on: the text of a stage, for as long as it lasts. */
+  /** Shows the current stage and how long it has lasted. */
   doing(stage, text) {
     if (this.stage !== stage) this.stageSince = performance.now();
     this.stage = stage;
@@ -62,7 +62,7 @@ export class TurnView {
     following(() => this.body.replaceChildren(markdown(this.text)));
   }
 
-  /** `outcome`: { last } of a whole answer, { stopped } or { error } in words. */
+  /** Shows the end of an answer. `outcome`: { last } if it is complete, { stopped } or { error: text }. */
   end(outcome) { following(() => this.finish(outcome), this.answer); }
 
   finish({ last, browserMs, stopped, error, limit }) {
@@ -92,7 +92,7 @@ export class TurnView {
   }
 }
 
-/** A change of the page. If its end was in view, it stays so; but `top` is not scrolled away. */
+/** Runs `change`. If the end of the page was visible, scrolls to the new end, but not past `top`. */
 function following(change, top) {
   const root = document.documentElement;
   const atEnd = root.scrollHeight - root.clientHeight - root.scrollTop < 80;
