@@ -92,7 +92,7 @@ class BodyLimit:
             try:
                 await self._read(Headers(scope=scope), receive, body)
             except Failure as failure:
-                body.release()  # a client may take long to read why
+                body.release()  # the client may take long to read the response
                 await respond(failure, scope, receive, send)
                 return
             record_of(scope).details["bytes_in"] = len(body)
