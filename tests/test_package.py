@@ -17,7 +17,7 @@ SOURCE = Path(qwink.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 # Imports go down, or stay at their level; never up.
 LEVELS = (
-    ("types", "errors", "settings", "signals", "native"),
+    ("types", "errors", "settings", "signals", "extras", "native"),
     ("inputs", "cache", "model"),
     ("export", "engine", "hub"),
     ("runtime",),

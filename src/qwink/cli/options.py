@@ -21,7 +21,7 @@ Task = Annotated[TaskName, typer.Option(help="Kind of question; decides the size
 Engine = Annotated[
     EngineName | None,
     typer.Option(
-        help="onnx, for CPUs, or torch (pip install 'qwink[torch]'); by default "
+        help="onnx, for CPUs, or torch (the extra of that name); by default "
         "$QWINK_ENGINE, else auto: torch if a GPU and PyTorch are available."
     ),
 ]

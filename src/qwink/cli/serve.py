@@ -10,6 +10,7 @@ import typer
 from qwink.cli.console import RecipeName
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Threads
 from qwink.errors import OptionError
+from qwink.extras import install_command
 from qwink.signals import leave_at_once
 
 
@@ -183,6 +184,6 @@ def serve(
         if (error.name or "").split(".")[0] == "qwink":
             raise
         raise OptionError(
-            f"the server needs {error.name}; install it with: pip install 'qwink[serve]'"
+            f"the server needs {error.name}; install it with: {install_command('serve')}"
         ) from None
     run(options, Settings.from_environment(), typer.echo)

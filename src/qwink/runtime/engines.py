@@ -10,13 +10,13 @@ from typing import Any, Literal
 from qwink.engine.base import Engine
 from qwink.engine.gpu import has_nvidia_gpu
 from qwink.errors import OptionError
+from qwink.extras import install_command
 from qwink.model.artifact import Artifact, is_artifact
 from qwink.native import capabilities
 from qwink.settings import Settings
 
 EngineName = Literal["onnx", "torch"]
 ENGINES = ("auto", "onnx", "torch")
-MISSING_EXTRA = "the torch engine needs {}; install it with: pip install 'qwink[torch]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def choose_engine(options: EngineOptions, folder: Path, prefer_onnx: bool = Fals
         raise OptionError(f"{folder} is an artifact, for onnx; for torch, give its checkpoint")
     missing = _missing()
     if missing:
-        raise OptionError(MISSING_EXTRA.format(missing))
+        raise OptionError(_advice(missing))
     return "torch"
 
 
@@ -92,10 +92,14 @@ def describe_engines() -> dict[str, str]:
     """What each engine is for, and whether it can be used on this machine."""
     missing = _missing()
     gpu = "a GPU is here" if has_nvidia_gpu() else "no NVIDIA GPU found"
-    torch = f"GPUs; {gpu}" if missing is None else f"GPUs; {MISSING_EXTRA.format(missing)}"
+    torch = f"GPUs; {gpu}" if missing is None else f"GPUs; {_advice(missing)}"
     here = capabilities()
     advice = f"; {here.advice}" if here.advice else ""
     return {"onnx": f"CPUs; kernels: {here.kernels}{advice}", "torch": torch}
+
+
+def _advice(missing: str) -> str:
+    return f"the torch engine needs {missing}; install it with: {install_command('torch')}"
 
 
 def _missing() -> str | None:

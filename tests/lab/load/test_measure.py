@@ -132,7 +132,8 @@ def test_plots_without_matplotlib_are_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, "bench", "load", "http://127.0.0.1:9", "--plot", "plot"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
-    assert "pip install 'qwink[bench]'" in ran.stderr
+    assert "pip install " in ran.stderr
+    assert "[bench]" in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,6 +10,7 @@ import typer
 
 from qwink.cli.console import remark
 from qwink.errors import OptionError
+from qwink.extras import install_command
 
 QUESTION = "Describe this picture in detail."
 
@@ -147,6 +148,5 @@ def _need_matplotlib() -> None:
 
     if find_spec("matplotlib") is None:
         raise OptionError(
-            "plots need matplotlib; install it with: pip install 'qwink[bench]', "
-            "or leave out --plot"
+            f"plots need matplotlib; leave out --plot, or install it: {install_command('bench')}"
         )

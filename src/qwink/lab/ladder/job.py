@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from qwink.errors import OptionError, QwinkError
+from qwink.extras import install_command
 from qwink.lab.ladder.answers import RungAnswer
 from qwink.lab.ladder.questions import Question
 from qwink.lab.ladder.rungs import Plain
@@ -47,7 +48,7 @@ def missing() -> str | None:
     lacking = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if not lacking:
         return None
-    return f"needs {' and '.join(lacking)}; install with pip install 'qwink[torch]'"
+    return f"needs {' and '.join(lacking)}; install with: {install_command('torch')}"
 
 
 def accelerator(device: str) -> str | None:

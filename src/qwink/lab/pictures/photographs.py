@@ -13,6 +13,7 @@ import numpy as np
 import PIL.Image
 
 from qwink.errors import OptionError
+from qwink.extras import install_command
 from qwink.lab.pictures.entry import Entry, Make
 from qwink.types import Task
 
@@ -29,7 +30,7 @@ def photograph(name: str) -> PIL.Image.Image:
     if spec is None or not spec.submodule_search_locations:
         raise OptionError(
             f"the photographs of the ladder need the package {package}; "
-            "install them with pip install 'qwink[bench]'"
+            f"install them with: {install_command('bench')}"
         )
     path = Path(spec.submodule_search_locations[0]) / FOLDERS[package] / file
     if not path.is_file():
