@@ -1,4 +1,4 @@
-"""Compiles `qwink.native` when the package is built on x86-64 Linux with a C compiler.
+"""Compiles `qwink.native` when the package is built on Linux with a C compiler.
 
 Otherwise graphs are made of ONNX Runtime's operators alone.
 """
@@ -18,6 +18,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/qwink/native")
+# Each instruction set's files compile to nothing on other machines, so all files are compiled.
+MACHINES = ("x86_64", "aarch64")
 FLAGS = (
     "-O3",
     "-std=gnu11",
@@ -39,7 +41,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         library = Path(self.root) / FOLDER / "_kernels.so"
         library.unlink(missing_ok=True)
-        if sys.platform != "linux" or platform.machine() != "x86_64":
+        if sys.platform != "linux" or platform.machine() not in MACHINES:
             return
         compiler = shlex.split(os.environ.get("CC", "cc"))
         if shutil.which(compiler[0]) is None:

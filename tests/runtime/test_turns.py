@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from qwink.types import Message
 SMALL = ImageOptions(min_pixels=4096, max_pixels=8192)
 
 
+def _reached(reads: list[int], count: int) -> bool:
+    return len(reads) >= count
+
+
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys of pictures that are decoded."""
-    decode, keys = preparation.decode, []
+    decode, keys = images.decode, []
 
     def note(opened: Any, *arguments: Any, **options: Any) -> Any:
         keys.append(opened.key)
@@ -135,7 +140,7 @@ def test_work_stops_within_a_picture(vlm: VLM, monkeypatch: pytest.MonkeyPatch) 
                 [Message("user", (Picked(file.getvalue()), "What?"))],
                 SMALL,
                 vlm.sampling,
-                cancelled=lambda reads=reads, half=half: len(reads) >= half,
+                cancelled=partial(_reached, reads, half),
             )
             with pytest.raises(Cancelled):
                 list(steps)
@@ -147,5 +152,9 @@ def test_a_broken_picture_has_its_number(vlm: VLM, pictures: list[Path]) -> None
     broken = bytearray(pictures[0].read_bytes())
     broken[60:] = b"x" * (len(broken) - 60)
     with pytest.raises(ImageError) as caught:
-        ask(vlm, *map(Picked, [pictures[0], pictures[0], bytes(broken), pictures[1]]), "What?")
+        ask(
+            vlm,
+            *(Picked(part) for part in (pictures[0], pictures[0], bytes(broken), pictures[1])),
+            "What?",
+        )
     assert caught.value.index == 2

@@ -77,7 +77,7 @@ async def finish(app: Any) -> None:
 def test_no_picture_is_decoded_for_a_client_that_has_gone(
     vlm: VLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode, gate = preparation.decode, Gate()
+    decode, gate = images.decode, Gate()
 
     def held(*arguments: Any, **options: Any) -> Any:
         gate()

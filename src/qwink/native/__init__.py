@@ -1,7 +1,7 @@
 """Our own operators for ONNX Runtime, in C, and what can be computed on this machine.
 
 The C library is compiled when the package is built, if there is a C compiler. It holds kernels for
-several x86-64 instruction sets and uses the fastest that the processor has. All of them read the
+several instruction sets of x86-64 and ARM64 and uses the fastest that the processor has. All of them read the
 same artifacts. Without the library, graphs are made of ONNX Runtime's operators.
 """
 
@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from qwink.native.processor import has_vnni, is_x86_64
+from qwink.native.processor import has_vnni, is_arm64, is_x86_64
 
 # How an artifact stores weights, keys and values, and which operators its graphs are made of: ours,
 # or ONNX Runtime's alone.
@@ -71,7 +71,8 @@ def capabilities() -> Capabilities:
             break
         supported.append(name.decode())
     if in_use is None:
-        advice = "this processor lacks AVX2, which qwink's own kernels need"
+        needed = "dot products (ARMv8.2)" if is_arm64() else "AVX2"
+        advice = f"this processor lacks {needed}, which qwink's own kernels need"
         return Capabilities(FALLBACK, (), ("onnxruntime",), 1, int8_limit, advice)
     kernels = in_use.decode()
     advice = "" if kernels == supported[0] else f"kernels {supported[0]} are faster here"
@@ -106,8 +107,8 @@ def _library() -> ctypes.CDLL:
 
 def _missing(error: Exception) -> str:
     """Why the library does not load, and the way out."""
-    if sys.platform != "linux" or not is_x86_64():
-        return "qwink's own kernels run on Linux on x86-64 only"
+    if sys.platform != "linux" or not (is_x86_64() or is_arm64()):
+        return "qwink's own kernels run on Linux on x86-64 and ARM64 only"
     if not LIBRARY.is_file():
         return (
             "qwink was installed without a C compiler; install one (such as gcc), then reinstall "

@@ -4,14 +4,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// Fastest first.
+// Fastest first, and NULL at the end.
 static const struct kernels *const SETS[] = {
-    &kernels_amx,
-    &kernels_avx512,
-    &kernels_avxvnni,
-    &kernels_avx2,
+#if defined(__x86_64__)
+    &kernels_amx, &kernels_avx512, &kernels_avxvnni, &kernels_avx2,
+#elif defined(__aarch64__)
+    &kernels_neon,
+#endif
+    NULL,
 };
-enum { NUM_SETS = sizeof SETS / sizeof *SETS };
+enum { NUM_SETS = sizeof SETS / sizeof *SETS - 1 };
 
 static _Atomic(const struct kernels *) chosen;
 

@@ -154,7 +154,7 @@ static inline int64_t attention_num_blocks(const struct attention *a) {
 // The kernels of one instruction set. A row's result is the same to the last bit whatever rows run
 // beside it, and wherever a prompt is cut.
 struct kernels {
-  const char *name;  // "amx", "avx512", "avxvnni", "avx2"
+  const char *name;  // "amx", "avx512", "avxvnni", "avx2", "neon"
   bool (*supported)(void);
   int64_t cheap_rows;  // rows of an answer's step that cost at most about half more than one
   // Tile `tile` of num_rows / 16, rounded up.
@@ -184,7 +184,8 @@ struct kernels {
   void (*attention_answer)(const struct attention *a, int64_t start, int64_t stop);
 };
 
-extern const struct kernels kernels_amx, kernels_avx512, kernels_avxvnni, kernels_avx2;
+extern const struct kernels kernels_amx, kernels_avx512, kernels_avxvnni, kernels_avx2;  // x86-64
+extern const struct kernels kernels_neon;                                                // ARM64
 
 // The fastest supported or what was chosen; NULL if none is supported.
 const struct kernels *kernels_in_use(void);

@@ -12,11 +12,17 @@ FEATURES = (
 )
 CPUINFO = Path("/proc/cpuinfo")
 X86_64 = ("x86_64", "AMD64")
+ARM64 = ("aarch64", "arm64", "ARM64")
 
 
 def is_x86_64() -> bool:
     """Whether this is a 64-bit x86 processor."""
     return platform.machine() in X86_64
+
+
+def is_arm64() -> bool:
+    """Whether this is a 64-bit ARM processor."""
+    return platform.machine() in ARM64
 
 
 def features() -> tuple[str, ...]:

@@ -146,7 +146,8 @@ class ModelService:
         while True:
             end = await self.work(_step, steps)
             if end is not None:
-                return end[0]
+                value: T = end[0]
+                return value
 
     async def fetch(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function that waits for another server, in a pool of its own.

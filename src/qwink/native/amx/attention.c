@@ -5,6 +5,7 @@
 // that are infinite or NaN are zero in the tiles, and `first_bad` notes the first token with one:
 // in a causal attention that token and all tokens after it get NaN for the whole head, the tokens
 // before it the same bits as with any other values there.
+#ifdef __x86_64__
 #include "../avx512/attention.h"
 #include "set.h"
 #include "tiles.h"
@@ -275,3 +276,4 @@ AMX_BF16 void amx_attention_blocks(const struct attention *a, int64_t start, int
   }
   _tile_release();
 }
+#endif

@@ -1,3 +1,4 @@
+#ifdef __x86_64__
 #include "set.h"
 
 #include "../avx512/set.h"
@@ -32,3 +33,4 @@ bool amx_supported(void) {
   }
   return is;
 }
+#endif

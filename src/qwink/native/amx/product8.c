@@ -1,4 +1,5 @@
 // Products of uint8 rows and int8 weights by tiles of 16 rows and 16 columns.
+#ifdef __x86_64__
 #include "../avx512/product8.h"
 #include "../avx512/set.h"
 #include "set.h"
@@ -75,3 +76,4 @@ void amx_product8(const struct product8 *p, int64_t start, int64_t stop) {
       amx_panel(p, panel, row, end, row == 0 && panel + 1 < stop);
   }
 }
+#endif

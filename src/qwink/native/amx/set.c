@@ -1,3 +1,4 @@
+#ifdef __x86_64__
 #include "set.h"
 
 #include "../avx512/set.h"
@@ -18,3 +19,4 @@ const struct kernels kernels_amx = {
     .attention_blocks = amx_attention_blocks,
     .attention_answer = avx512_attention_answer,
 };
+#endif

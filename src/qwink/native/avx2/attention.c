@@ -1,4 +1,5 @@
 // Heads in and out of matrices, rotations, and the cache.
+#ifdef __x86_64__
 #include "attention.h"
 
 #include <string.h>
@@ -76,3 +77,4 @@ void attention_append_256(const struct attention *a, int64_t start, int64_t stop
     }
   }
 }
+#endif

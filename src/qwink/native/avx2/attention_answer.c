@@ -1,4 +1,5 @@
 // Attention of an answer's step: a few queries, and a cache to be read once and in order.
+#ifdef __x86_64__
 #include "attention.h"
 #include "each.h"
 
@@ -171,3 +172,4 @@ void attention_answer_256(const struct attention *a, int64_t start, int64_t stop
     }
   }
 }
+#endif

@@ -4,6 +4,7 @@
 // sixteen columns, whose sums stay in registers. Its right side lies in slices of sixteen columns,
 // which stay in the first-level cache while all the rows pass by. Keys and values are brought into
 // slices once for up to 128 queries.
+#ifdef __x86_64__
 #include "attention.h"
 #include "each.h"
 
@@ -216,3 +217,4 @@ void attention_blocks_256(const struct attention *a, int64_t start, int64_t stop
     i = end;
   }
 }
+#endif

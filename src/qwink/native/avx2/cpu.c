@@ -1,3 +1,4 @@
+#ifdef __x86_64__
 #include <cpuid.h>
 
 #include "set.h"
@@ -16,3 +17,4 @@ bool avxvnni_supported(void) {
     return false;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1);
 }
+#endif

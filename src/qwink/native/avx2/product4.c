@@ -1,5 +1,6 @@
 // Products of rows and 4-bit weights, for one token or a few: a stream of weights from memory. The
 // ways to multiply are in product4_avx2.c and product4_avxvnni.c.
+#ifdef __x86_64__
 #include "product4.h"
 
 #include <string.h>
@@ -28,3 +29,4 @@ AVX2 void product4_by(times4 *times, const struct product4 *p, int64_t start, in
         }
     }
 }
+#endif

@@ -1,5 +1,6 @@
 // 4-bit products without VNNI, exact: a pair of products is at most 2 * 15 * 127 = 3810, so the
 // eight pairs of a block add up to at most 30480 in 16 bits.
+#ifdef __x86_64__
 #include "product4.h"
 
 #define TARGET AVX2
@@ -25,3 +26,4 @@
 void avx2_product4(const struct product4 *p, int64_t start, int64_t stop) {
   product4_by(times, p, start, stop);
 }
+#endif

@@ -1,4 +1,5 @@
 // 4-bit products with AVX-VNNI: unsigned values of weights meet signed bytes of rows.
+#ifdef __x86_64__
 #include "dot.h"
 #include "product4.h"
 
@@ -20,3 +21,4 @@
 void avxvnni_product4(const struct product4 *p, int64_t start, int64_t stop) {
   product4_by(times, p, start, stop);
 }
+#endif

@@ -1,5 +1,6 @@
 // Products of rows and int8 weights with exact integer sums, and what is done to them on the way
 // out. The ways to multiply are in product8_avx2.c and product8_avxvnni.c.
+#ifdef __x86_64__
 #include "product8.h"
 
 #include <string.h>
@@ -126,3 +127,4 @@ void product8_by(const struct way *way, const struct product8 *p, int64_t start,
       many(way, p, panel, stop - panel < 2 ? 1 : 2, row, num_rows);
   }
 }
+#endif

@@ -7,6 +7,7 @@
 //   four instructions for 32 products; this one needs the processor's multipliers for two of them,
 //   not for three (Zen 3 has two: 32 products a cycle, not 21).
 // With rows of 7 bits there would be three instructions, and two for the multipliers again.
+#ifdef __x86_64__
 #include "product8.h"
 
 #define MULTIPLY(M)                                                                 \
@@ -122,3 +123,4 @@ void avx2_product8(const struct product8 *p, int64_t start, int64_t stop) {
   };
   product8_by(&way, p, start, stop);
 }
+#endif

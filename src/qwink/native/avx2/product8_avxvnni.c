@@ -1,4 +1,5 @@
 // int8 products with AVX-VNNI: unsigned bytes of rows meet signed bytes of weights, as they lie.
+#ifdef __x86_64__
 #include "dot.h"
 #include "product8.h"
 
@@ -67,3 +68,4 @@ void avxvnni_product8(const struct product8 *p, int64_t start, int64_t stop) {
   };
   product8_by(&way, p, start, stop);
 }
+#endif

@@ -1,4 +1,5 @@
 // Activations to bytes, with the norm before it in the same pass over the row.
+#ifdef __x86_64__
 #include "math256.h"
 
 #include <math.h>
@@ -170,3 +171,4 @@ AVX2 void quantize4_256(const float *x, int64_t num_columns, struct block4 *out,
     out->scale = peak / 127.0f;
   }
 }
+#endif

@@ -1,4 +1,5 @@
 // The tables of both sets.
+#ifdef __x86_64__
 #include "set.h"
 
 static int64_t no_scratch(const struct attention *a) {
@@ -37,3 +38,4 @@ const struct kernels kernels_avx2 = {
     .attention_blocks = attention_blocks_256,
     .attention_answer = attention_answer_256,
 };
+#endif

@@ -1,6 +1,7 @@
 // 4-bit weights as 8-bit panels, made as they are needed: for prompts, where arithmetic counts and
 // not memory. Each block's sixteen values are rounded to the column's int8 scale, which costs
 // about as much accuracy as int8 weights have in the first place.
+#ifdef __x86_64__
 #include "math256.h"
 
 #include <string.h>
@@ -76,3 +77,4 @@ void unpack4_256(const struct product4 *p, int64_t panel, int8_t *values, float 
     memset(sum + TILE, 0, TILE * sizeof *sum);
   }
 }
+#endif

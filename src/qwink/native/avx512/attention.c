@@ -1,4 +1,5 @@
 // Attention of an answer's step: for each query a stream over the cache, in float32.
+#ifdef __x86_64__
 #include "attention.h"
 
 #include <math.h>
@@ -115,3 +116,4 @@ void avx512_attention_answer(const struct attention *a, int64_t start, int64_t s
     }
   }
 }
+#endif

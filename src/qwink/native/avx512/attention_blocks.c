@@ -4,6 +4,7 @@
 // A query's scores, weights and sums are made in the order of the keys, from key 0 on, and keys
 // that it does not see take no part in any of them. So its result depends neither on where the
 // prompt is cut nor on later tokens, whatever these hold.
+#ifdef __x86_64__
 #include "attention.h"
 
 #include <math.h>
@@ -203,3 +204,4 @@ void avx512_attention_blocks(const struct attention *a, int64_t start, int64_t s
     if (first < num_new(a, b.s)) attend_block(a, &b, first);
   }
 }
+#endif

@@ -1,3 +1,4 @@
+#ifdef __x86_64__
 #include "set.h"
 
 bool avx512_supported(void) {
@@ -6,3 +7,4 @@ bool avx512_supported(void) {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
          __builtin_cpu_supports("fma");
 }
+#endif

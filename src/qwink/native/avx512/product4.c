@@ -1,4 +1,5 @@
 // Products of rows and 4-bit weights, for one token or a few: a stream of weights from memory.
+#ifdef __x86_64__
 #include "math.h"
 #include "set.h"
 
@@ -77,3 +78,4 @@ AVX512 void avx512_product4(const struct product4 *p, int64_t start, int64_t sto
     }
   }
 }
+#endif

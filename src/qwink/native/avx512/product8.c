@@ -1,4 +1,5 @@
 // Products of uint8 rows and int8 weights by VNNI, eight rows at a time.
+#ifdef __x86_64__
 #include "product8.h"
 #include "set.h"
 
@@ -55,3 +56,4 @@ static void product_panel(const struct product8 *p, int64_t panel) {
 void avx512_product8(const struct product8 *p, int64_t start, int64_t stop) {
   for (int64_t panel = start; panel < stop; panel++) product_panel(p, panel);
 }
+#endif

@@ -1,4 +1,5 @@
 // Activations to unsigned bytes with zero point 128, with the norm before it in the same pass.
+#ifdef __x86_64__
 #include "math.h"
 #include "set.h"
 
@@ -141,3 +142,4 @@ AVX512 void avx512_quantize4(const float *x, int64_t num_columns, struct block4 
     out->scale = peak / 127.0f;
   }
 }
+#endif

@@ -1,3 +1,4 @@
+#ifdef __x86_64__
 #include "set.h"
 
 static int64_t pack_bytes(const struct attention *a) { return (void)a, 0; }
@@ -17,3 +18,4 @@ const struct kernels kernels_avx512 = {
     .attention_blocks = avx512_attention_blocks,
     .attention_answer = avx512_attention_answer,
 };
+#endif
