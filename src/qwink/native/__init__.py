@@ -1,8 +1,8 @@
 """Our own operators for ONNX Runtime, in C, and what can be computed on this machine.
 
 The C library is compiled when the package is built, if there is a C compiler. It holds kernels for
-several instruction sets of x86-64 and ARM64 and uses the fastest that the processor has. All of them read the
-same artifacts. Without the library, graphs are made of ONNX Runtime's operators.
+several instruction sets of x86-64 and ARM64 and uses the fastest that the processor has. All of
+them read the same artifacts. Without the library, graphs are made of ONNX Runtime's operators.
 """
 
 from __future__ import annotations
