@@ -39,7 +39,7 @@ fix: $(DEV) ## repair and format what can be
 	@$(BIN)/ruff format
 	@$(BIN)/clang-format -i $(filter src/%,$(NATIVE))
 
-test-deploy: $(DEV) ## build deploy/ without Docker and type the README as a new user
+test-deploy: $(DEV) ## run the steps of the image without Docker, and all tests of deploy/
 	@QWINK_TEST_DEPLOY=1 $(BIN)/python -m pytest tests/deploy
 
 sanitize: $(DEV) ## test the kernels with checks of their memory and arithmetic

@@ -23,7 +23,7 @@ def test_ask_under_a_path(browser: Browser, server: Server, tmp_path: Path) -> N
 
 
 def test_the_limit_of_the_proxy_is_named(browser: Browser, server: Server, tmp_path: Path) -> None:
-    location = f"location / {{ proxy_pass {server.address}; client_max_body_size 1k; }}"
+    location = f"location / {{ proxy_pass {server.address}; client_max_body_size 64; }}"
     with proxy(location, tmp_path / "nginx") as address:
         context = browser.new_context(locale="en-GB")
         visit = Visit(context.new_page(), address)
@@ -31,6 +31,6 @@ def test_the_limit_of_the_proxy_is_named(browser: Browser, server: Server, tmp_p
         visit.open().ready()
         visit.bring("drop", "receipt.png", line())
         visit.ask("What does it say?")
-        expect(visit.page.locator("body")).to_contain_text("client_max_body_size")
+        expect(visit.page.locator("body")).to_contain_text("client_max_body_size", timeout=30_000)
         context.close()
         visit.check()
