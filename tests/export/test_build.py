@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,15 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
 
 
+def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """All nodes, those of branches too: the encoder's parts are branches."""
+    for node in graph.node:
+        yield node
+        for each in node.attribute:
+            if each.HasField("g"):
+                yield from nodes_of(each.g)
+
+
 @pytest.mark.parametrize("recipe", ["quality", "balanced", "small"])
 def test_our_graphs_are_for_all_processors(checkpoint: Path, tmp_path: Path, recipe: str) -> None:
     """All attention is ours, over slots of a cache in half precision."""
@@ -253,8 +263,9 @@ def test_our_graphs_are_for_all_processors(checkpoint: Path, tmp_path: Path, rec
         ("decode", "TextAttention", artifact.config.text.num_layers),
     ):
         graph = graph_of(artifact, part).graph
-        ours = [node for node in graph.node if node.domain == "qwink"]
-        operators = [node.op_type for node in graph.node]
+        nodes = list(nodes_of(graph))
+        ours = [node for node in nodes if node.domain == "qwink"]
+        operators = [node.op_type for node in nodes]
         assert operators.count(attention) == count
         assert not {"GroupQueryAttention", "MultiHeadAttention"} & set(operators)
         # Weights are copied to huge pages wherever few rows may read them: not for pictures.

@@ -36,7 +36,7 @@ def test_an_intrinsic_that_is_not_emulated_is_named(
 
 def test_the_emulated_library_runs_every_set_of_kernels(emulated_library: Path) -> None:
     dispatch = (emulation.NATIVE / "dispatch.c").read_text()
-    listed = re.findall(r"^ *&kernels_(\w+),", dispatch, re.MULTILINE)
+    listed = [name for name in re.findall(r"&kernels_(\w+)", dispatch) if name != "neon"]
     assert {"amx", "avx512"} <= set(listed)
     assert supported(emulated_library) == listed
 

@@ -191,7 +191,12 @@ def _operator(x: Activation, scheme: Scheme, num_inputs: int) -> Literal["int8",
         return None
     if scheme.kind == "w8a8" or scheme.bits == 8 or x.panels:
         return "int8"
-    return "int4" if num_inputs % max(scheme.block, CHUNK) == 0 else "int8"
+    return "int4" if fits_4_bits(scheme, num_inputs) else "int8"
+
+
+def fits_4_bits(scheme: Scheme, num_inputs: int) -> bool:
+    """Whether our 4-bit product takes a matrix of this width."""
+    return num_inputs % max(scheme.block, CHUNK) == 0
 
 
 def _int8(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qwink.export.linear import fits_4_bits
 from qwink.export.recipe import FP32, Recipe, Scheme
 from qwink.export.text import decode_schemes, uniform_schemes
 from qwink.model.config import ModelConfig, TextConfig
@@ -51,7 +52,8 @@ def weight_bytes(num_outputs: int, num_inputs: int, scheme: Scheme, layout: Layo
     ours = layout != "onnxruntime"
     if scheme.kind == "fp32":
         return num_outputs * num_inputs * FLOAT_BYTES
-    if scheme.kind == "w8a8" or (ours and scheme.bits == 8):
+    eight_bits = scheme.kind == "w8a8" or scheme.bits == 8 or not fits_4_bits(scheme, num_inputs)
+    if scheme.kind == "w8a8" or (ours and eight_bits):
         return num_outputs * (num_inputs + FLOAT_BYTES * (2 if ours else 1))  # ours store sums, too
     blocks = -(-num_inputs // scheme.block)
     scale_bytes = HALF_BYTES if ours else FLOAT_BYTES
