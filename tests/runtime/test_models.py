@@ -172,7 +172,7 @@ def test_an_old_artifact_in_a_folder_of_the_users_is_refused(
     del values["layout"]
     old = values | {"format_version": 1, "kernels": "onnxruntime"}
     (folder / MANIFEST).write_text(json.dumps(old))
-    with pytest.raises(ArtifactError, match="format version 1, this qwink reads 2; export"):
+    with pytest.raises(ArtifactError, match="format version 1, this qwink reads 3; export"):
         load(folder, settings=settings)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -73,8 +72,10 @@ def turn(source: str, artifact: str, threads: int) -> dict[str, float]:
     """Run `answer` in a fresh process that imports qwink from `source`."""
     code = f"import runpy; runpy.run_path({str(Path(__file__))!r}, run_name='__turn__')"
     arguments = [sys.executable, "-c", code, artifact, str(threads), str(time.time())]
-    environment = os.environ | {"PYTHONPATH": source}
-    done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, check=True)
+    from qwink.settings import environment
+
+    variables = dict(environment()) | {"PYTHONPATH": source}
+    done = subprocess.run(arguments, env=variables, stdout=subprocess.PIPE, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
