@@ -33,8 +33,8 @@ DOTPROD INLINE void block_times(const uint8_t *weight, const struct block4 *x, c
   }
   DOT(0, 0, 0, 1)
   DOT(1, 0, 2, 3)
-  DOT(2, 1, 0, 1) DOT(3, 1, 2, 3) UNROLL for (int m = 0; m < count; m++)
-      UNROLL for (int j = 0; j < 4; j++) {
+  DOT(2, 1, 0, 1)
+  DOT(3, 1, 2, 3) UNROLL for (int m = 0; m < count; m++) UNROLL for (int j = 0; j < 4; j++) {
     const float32x4_t factor = vmulq_n_f32(scale[j], x[m].scale);
     const float32x4_t old = vld1q_f32(sums[m] + 4 * j);
     vst1q_f32(sums[m] + 4 * j, vfmaq_f32(old, vcvtq_f32_s32(sum[m][j]), factor));
