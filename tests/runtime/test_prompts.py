@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qwink.runtime.messages import Picked
+from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
@@ -162,7 +162,7 @@ def test_images_are_encoded_together_and_once(tiny_model: Model, pictures: list[
         for question, paths in asked:
             sampling = vlm.split_options({"max_tokens": 4})[1]
             options = ImageOptions(min_pixels=4096, max_pixels=8192)
-            message = Message("user", (*map(Picked, paths), question))
+            message = Message("user", (*map(ImagePart, paths), question))
             inbox = Inbox()
             prepared = vlm.prepare([message], options, sampling)
             vlm.scheduler.submit(prepared, inbox.put)
@@ -184,7 +184,7 @@ def test_an_image_that_fails_takes_only_its_own_request(
         options = ImageOptions(min_pixels=4096, max_pixels=8192)
         sampling = vlm.split_options({"max_tokens": 4})[1]
         requests = [
-            vlm.prepare([Message("user", (Picked(path), "What?"))], options, sampling)
+            vlm.prepare([Message("user", (ImagePart(path), "What?"))], options, sampling)
             for path in pictures
         ]
         bad = requests[1].images[0].content

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qwink.cache.embeddings import EmbeddingCache, EncoderOutput
-from qwink.runtime.messages import Picked
+from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.request import Request
 from qwink.runtime.scheduler import Limits, Scheduler
@@ -132,7 +132,7 @@ class Bench:
 
     def prepare(self, text: str, max_tokens: int, *pictures: Path) -> Request:
         sampling = replace(self.vlm.sampling, max_tokens=max_tokens)
-        message = Message("user", (*map(Picked, pictures), text))
+        message = Message("user", (*map(ImagePart, pictures), text))
         options = ImageOptions(min_pixels=4096, max_pixels=8192)
         return self.vlm.prepare([message], options, sampling)
 

@@ -12,7 +12,7 @@ import pytest
 from qwink.errors import Cancelled, ContextOverflow, ImageError
 from qwink.inputs import images, length
 from qwink.runtime import preparation
-from qwink.runtime.messages import Picked
+from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.vlm import VLM, Model
 from qwink.types import Message
@@ -53,13 +53,13 @@ def test_too_many_pictures_are_refused_before_decoding(
     narrow: VLM, pictures: list[Path], decoded: list[str], question: str
 ) -> None:
     with pytest.raises(ContextOverflow, match="at least") as caught:
-        ask(narrow, *map(Picked, pictures * 200), question)
+        ask(narrow, *map(ImagePart, pictures * 200), question)
     assert decoded == []
     assert 200 <= caught.value.num_tokens < 220  # opening stops there, too
 
 
 def test_what_fits_is_not_refused(narrow: VLM, pictures: list[Path], decoded: list[str]) -> None:
-    many = [Picked(path) for path in pictures * 7]
+    many = [ImagePart(path) for path in pictures * 7]
     request = ask(narrow, *many, "And so?")
     assert 150 < len(request.sequence.prompt) < 200
     assert len(decoded) == 3
@@ -69,12 +69,12 @@ def test_equal_pictures_are_decoded_once(
     vlm: VLM, pictures: list[Path], decoded: list[str]
 ) -> None:
     content = pictures[0].read_bytes()
-    request = ask(vlm, *([Picked(content)] * 8), Picked(pictures[1]), "What?")
+    request = ask(vlm, *([ImagePart(content)] * 8), ImagePart(pictures[1]), "What?")
     assert len(decoded) == 2
     assert len(request.images) == 2
     assert len(request.sequence.prompt.images) == 9
     other = ImageOptions(min_pixels=16384, max_pixels=16384)
-    request = ask(vlm, Picked(content), Picked(content, other), "What?")
+    request = ask(vlm, ImagePart(content), ImagePart(content, other), "What?")
     assert len(decoded) == 4  # other sizes
     assert len(request.images) == 2
 
@@ -108,7 +108,7 @@ def test_the_bound_is_one(vlm: VLM) -> None:
 
 
 def test_work_stops_between_pictures(vlm: VLM, pictures: list[Path], decoded: list[str]) -> None:
-    message = Message("user", (*map(Picked, pictures), "What?"))
+    message = Message("user", (*map(ImagePart, pictures), "What?"))
     steps = vlm.prepare_steps([message], SMALL, vlm.sampling, cancelled=lambda: len(decoded) == 1)
     with pytest.raises(Cancelled):
         list(steps)
@@ -132,12 +132,12 @@ def test_work_stops_within_a_picture(vlm: VLM, monkeypatch: pytest.MonkeyPatch) 
 
         with monkeypatch.context() as patch:
             patch.setattr(images.CheckedFile, "read", note)
-            ask(vlm, Picked(file.getvalue()), "What?")
+            ask(vlm, ImagePart(file.getvalue()), "What?")
             num_reads = len(reads)
             reads.clear()
             half = num_reads // 2
             steps = vlm.prepare_steps(
-                [Message("user", (Picked(file.getvalue()), "What?"))],
+                [Message("user", (ImagePart(file.getvalue()), "What?"))],
                 SMALL,
                 vlm.sampling,
                 cancelled=partial(_reached, reads, half),
@@ -154,7 +154,7 @@ def test_a_broken_picture_has_its_number(vlm: VLM, pictures: list[Path]) -> None
     with pytest.raises(ImageError) as caught:
         ask(
             vlm,
-            *(Picked(part) for part in (pictures[0], pictures[0], bytes(broken), pictures[1])),
+            *(ImagePart(part) for part in (pictures[0], pictures[0], bytes(broken), pictures[1])),
             "What?",
         )
     assert caught.value.index == 2

@@ -18,7 +18,7 @@ from qwink.inputs.images import decode, open_image
 from qwink.inputs.patches import prepare
 from qwink.inputs.prompt import build_prompt
 from qwink.runtime.conversation import Conversation
-from qwink.runtime.messages import Picked, user_message
+from qwink.runtime.messages import ImagePart, user_message
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
 from qwink.types import STAGES, EncodedImage, Event, Message, Patches, Result, SamplingParams
@@ -293,11 +293,11 @@ def test_conversation_equals_its_history_in_one_go(
     ]  # fmt: skip
     history = [
         Message("system", ("You are a helpful assistant.",)),
-        Message("user", (Picked(pictures[0]), "What is this?")),
+        Message("user", (ImagePart(pictures[0]), "What is this?")),
         Message("assistant", (first.text,)),
         Message("user", ("What is the total?",)),
         Message("assistant", (second.text,)),
-        Message("user", (Picked(pictures[1]), "What changed?")),
+        Message("user", (ImagePart(pictures[1]), "What changed?")),
     ]
     options, sampling = vlm.split_options(dict(SMALL))
     with VLM(tiny_model) as fresh:

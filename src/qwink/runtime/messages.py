@@ -22,7 +22,7 @@ DEFAULT_QUESTIONS: dict[Task, str] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picked:
+class ImagePart:
     """An image source in a message. It marks a path as an image: a plain string is text.
 
     `options`, if given, replace those of the request.
@@ -46,7 +46,7 @@ def user_message(
 
     Raises PromptError if there is neither.
     """
-    pictures = [Picked(source) for source in as_list(images)]
+    pictures = [ImagePart(source) for source in as_list(images)]
     if question is None and not pictures:
         raise PromptError("nothing to answer; give a picture, a question or both")
     return Message("user", (*pictures, question or DEFAULT_QUESTIONS[task]))

@@ -15,7 +15,7 @@ from qwink.engine.base import Engine
 from qwink.errors import Cancelled, ContextOverflow, ImageError
 from qwink.inputs.length import least_tokens
 from qwink.inputs.tokenizer import Tokenizer
-from qwink.runtime.messages import Picked, text_of
+from qwink.runtime.messages import ImagePart, text_of
 from qwink.runtime.preparation import (
     FoundImage,
     ImageOptions,
@@ -92,7 +92,7 @@ class Turns:
         return turns
 
     def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage:
-        picked = part if isinstance(part, Picked) else Picked(part)
+        picked = part if isinstance(part, ImagePart) else ImagePart(part)
         chosen = picked.options or options
         return find_image(picked.source, question, chosen, self.engine, self.watch)
 

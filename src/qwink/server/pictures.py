@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from qwink.errors import ImageError
 from qwink.inputs.data_urls import is_data_url
-from qwink.runtime.messages import Picked
+from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked, AskedPicture
@@ -45,11 +45,11 @@ class Pictures:
 
     def _part(
         self, part: str | AskedPicture, sizes: ImageOptions, fetched: Mapping[str, bytes]
-    ) -> str | Picked:
+    ) -> str | ImagePart:
         if isinstance(part, str):
             return part
         options = replace(sizes, task=part.task or sizes.task)
-        return Picked(self._source(part.url, fetched, part.place), options)
+        return ImagePart(self._source(part.url, fetched, part.place), options)
 
     def _source(self, url: str, fetched: Mapping[str, bytes], place: str) -> str | bytes:
         if is_data_url(url):
