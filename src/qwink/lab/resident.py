@@ -37,7 +37,8 @@ def use(vlm: VLM, seed: int, most_tokens: int, deadline: float, count: list[int]
     while time.monotonic() < deadline:
         side = rng.choice(SIDES)
         picture = clouds(rng.randrange(40), side)  # some of them are asked about again
-        limits: dict[str, Any] = {"min_pixels": side * side, "max_pixels": side * side}
+        area = min(side * side, vlm.engine.config.preprocessor.max_pixels)
+        limits: dict[str, Any] = {"min_pixels": area, "max_pixels": area}
         vlm.ask(
             [picture],
             rng.choice(QUESTIONS),
