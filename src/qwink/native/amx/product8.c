@@ -21,7 +21,7 @@ AMX static void amx_panel(const struct product8 *p, int64_t panel, int64_t start
   // vectors and tiles are computed by different parts of the core.
   int32_t sums[2][2][ROWS * TILE] __attribute__((aligned(64)));
   const int64_t per_step = round_up(ROWS, num_steps) / num_steps;
-  // The next panel is brought to the second-level cache meanwhile, a few lines a step.
+  // The next panel is prefetched into the second-level cache, a few lines a step.
   const int64_t num_blocks = (stop - start + ROWS - 1) / ROWS, num_lines = PANEL * num_steps;
   const int64_t lines_per_step = fetch ? num_lines / (num_blocks * num_steps) + 1 : 0;
   const int8_t *ahead = weight + PANEL * p->depth, *end = ahead + PANEL * p->depth;
