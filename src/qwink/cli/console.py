@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import sys
 import time
@@ -27,10 +28,21 @@ EngineName: TypeAlias = Literal["auto", "onnx", "torch"]
 DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
 QuantizeName: TypeAlias = Literal["int8"]
 
+# Options of the library whose names in messages the command line spells differently.
+_OPTION_NAMES = re.compile(
+    r"(?<![\w-])(?:max_image_pixels|max_images|max_pixels|min_pixels|max_tokens|repetition_penalty"
+    r"|top_p|top_k|min_p)(?!\w)"
+)
+
 
 def remark(text: str) -> None:
     """Print one line to stderr."""
     typer.echo(f"qwink: {text}", err=True)
+
+
+def spell_options(text: str) -> str:
+    """A message of the library with its options as the command line spells them."""
+    return _OPTION_NAMES.sub(lambda match: "--" + match[0].replace("_", "-"), text)
 
 
 def on_terminal() -> bool:
@@ -67,7 +79,7 @@ def exit_codes() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return spell_options(" ".join(str(error).split()))
 
 
 def _forget_output() -> None:

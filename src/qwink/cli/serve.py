@@ -104,6 +104,16 @@ def serve(
             "on this machine only; repeatable.",
         ),
     ] = None,
+    max_images: Annotated[
+        int | None, typer.Option(metavar="N", help="Most pictures in one request; by default 100.")
+    ] = None,
+    max_image_pixels: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
+        ),
+    ] = None,
     max_body_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest request, in MiB; by default 64.")
     ] = None,
@@ -178,6 +188,8 @@ def serve(
         "fetch_timeout": fetch_timeout,
         "allow_origin": _tuple(allow_origin),
         "allow_host": _tuple(allow_host),
+        "max_images": max_images,
+        "max_image_pixels": max_image_pixels,
         "max_body_mb": max_body_mb,
         "body_timeout": body_timeout,
         "send_timeout": send_timeout,

@@ -119,7 +119,7 @@ def decode(opened: OpenedImage, at_least: tuple[int, int] | None = None) -> Pict
         rgb, more = to_rgb(image)
         notes += more or contrast_warnings(rgb)
         pixels = upright_pixels(rgb, opened.orientation)
-    return Picture(pixels, opened.key, opened.size, opened.warnings + notes)
+    return Picture(pixels, opened.key, opened.size, opened.warnings + _about(opened.name, notes))
 
 
 def _reduce(image: JpegImageFile, opened: OpenedImage, at_least: tuple[int, int] | None) -> None:
@@ -148,7 +148,7 @@ def _load(
         partly = load_partly(opened.format, data, open_again) if opened.format in PARTIAL else None
         if partly is None:
             raise
-        return partly[0], (f"{opened.name} is {partly[1]}",)
+        return partly[0], (partly[1],)
     if deep and uses_few_levels(image):
         lower = open_again(data)
         lower_bytes(lower)
@@ -251,10 +251,15 @@ def _pixels_opened(
         size=(width, height),
         format="pixels",
         key=_key(b"pixels %d %d" % (width, height), pixels.data),
-        warnings=warnings,
+        warnings=_about(name, warnings),
         name=name,
         content=pixels,
     )
+
+
+def _about(name: str, notes: tuple[str, ...]) -> tuple[str, ...]:
+    """Warnings that name the picture."""
+    return tuple(f"{name}: {note}" for note in notes)
 
 
 def _key(domain: bytes, content: bytes | memoryview) -> str:

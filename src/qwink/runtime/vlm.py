@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import itertools
+import asyncio
+import time
 import weakref
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from queue import SimpleQueue
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.engine.base import Engine
-from qwink.engine.sampler import validate
-from qwink.errors import ImageError, OptionError
+from qwink.errors import OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.conversation import Conversation
+from qwink.runtime.listening import listen, listen_async
 from qwink.runtime.memory import Memory
-from qwink.runtime.messages import Picked, last_result, text_of, user_message
-from qwink.runtime.preparation import ImageOptions, PreparedImage, prepare_image
-from qwink.runtime.request import Request
+from qwink.runtime.messages import last_result, user_message
+from qwink.runtime.options import (
+    AskKeywords,
+    ImageKeywords,
+    check_timeout,
+    image_options,
+    split,
+)
+from qwink.runtime.preparation import ImageOptions, prepare_image
+from qwink.runtime.request import CUT_BY_LIMIT, Request
+from qwink.runtime.sampling import AskedSampling
 from qwink.runtime.scheduler import Limits, Scheduler
 from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
+from qwink.runtime.turns import prepare_turns
 from qwink.types import (
     EncodedImage,
     Event,
@@ -117,22 +127,22 @@ class VLM:
 
     @property
     def sampling(self) -> SamplingParams:
-        """The model's own defaults."""
         return self._model.sampling
 
-    def encode(self, image: ImageSource, question: str = "", **options: Any) -> EncodedImage:
+    def encode(
+        self, image: ImageSource, question: str = "", **options: Unpack[ImageKeywords]
+    ) -> EncodedImage:
         """Encode an image once, to ask about it many times.
 
         `options` are those of `ImageOptions`: task, min_pixels, max_pixels, resample; `question`
         helps task "auto" to choose a size. Raises ImageError, OptionError.
         """
-        watch = Stopwatch()
-        prepared = prepare_image(image, question, _image_options(options), self.engine, watch)
+        chosen = image_options(options)
+        prepared = prepare_image(image, question, chosen, self.engine, Stopwatch())
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
-        found = embeddings.get(prepared.key, prepared.grid)
-        if found is not None:
+        if found := embeddings.get(prepared.key, prepared.grid):
             return found
         return self.scheduler.call(lambda: embeddings.put(self.engine.encode([patches])[0]))
 
@@ -142,15 +152,19 @@ class VLM:
         question: str | None = None,
         *,
         system: str | None = None,
-        **options: Any,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
     ) -> Result:
         """Answer a question about one image, several or none.
 
         `options` are those of `ImageOptions` (task, min_pixels, max_pixels, resample) and of
         `SamplingParams` (max_tokens, temperature, top_p, seed, stop, ...), which default to the
-        model's own. Raises ImageError, PromptError (ContextOverflow), OptionError, GenerationError.
+        model's own. Tasks that read or locate are greedy, and "document" may take 2048 tokens,
+        unless you set it otherwise. `timeout` is in seconds, for everything together.
+
+        Raises ImageError, PromptError, OptionError, GenerationError, DeadlineExceeded.
         """
-        return last_result(self.stream(images, question, system=system, **options))
+        return last_result(self.stream(images, question, system=system, timeout=timeout, **options))
 
     def stream(
         self,
@@ -158,109 +172,129 @@ class VLM:
         question: str | None = None,
         *,
         system: str | None = None,
-        **options: Any,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
     ) -> Iterator[Event]:
         """As `ask`, piece by piece; the last event carries the whole result."""
-        image_options, sampling = self.split_options(options)
-        message = user_message(images, question, image_options.task)
+        prepare = self._preparation(images, question, system, timeout, options)
+        yield from listen(self.scheduler, prepare())
+
+    async def aask(
+        self,
+        images: ImageSource | Sequence[ImageSource] | None = None,
+        question: str | None = None,
+        *,
+        system: str | None = None,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
+    ) -> Result:
+        """As `ask`, in an event loop. Cancelling the task cancels the request."""
+        result = None
+        stream = self.astream(images, question, system=system, timeout=timeout, **options)
+        async with aclosing(stream) as events:
+            async for event in events:
+                result = event.result
+        assert result is not None, "a stream ends with its result or raises"
+        return result
+
+    async def astream(
+        self,
+        images: ImageSource | Sequence[ImageSource] | None = None,
+        question: str | None = None,
+        *,
+        system: str | None = None,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
+    ) -> AsyncGenerator[Event, None]:
+        """As `stream`, in an event loop."""
+        prepare = self._preparation(images, question, system, timeout, options)
+        request = await asyncio.to_thread(prepare)
+        async with aclosing(listen_async(self.scheduler, request)) as events:
+            async for event in events:
+                yield event
+
+    def _preparation(
+        self,
+        images: ImageSource | Sequence[ImageSource] | None,
+        question: str | None,
+        system: str | None,
+        timeout: float | None,
+        options: AskKeywords,
+    ) -> Callable[[], Request]:
+        """What makes the request of `ask`, once its options are checked."""
+        check_timeout(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        chosen, sampling = self.split_options(options)
+        message = user_message(images, question, chosen.task)
         turns = (message,) if system is None else (Message("system", (system,)), message)
-        return self.stream_messages(turns, image_options, sampling)
+
+        def prepare() -> Request:
+            request = self.prepare(turns, chosen, sampling)
+            request.deadline = deadline
+            return request
+
+        return prepare
 
     def conversation(self, system: str | None = None) -> Conversation:
         """Several questions, each knowing what was said before."""
         return Conversation(self, system)
 
-    def split_options(self, options: dict[str, Any]) -> tuple[ImageOptions, SamplingParams]:
+    def split_options(self, options: Mapping[str, Any]) -> tuple[ImageOptions, AskedSampling]:
         """Sort keyword options by whom they concern. Raises OptionError for an unknown one."""
-        names = {field.name for field in fields(SamplingParams)}
-        sampling = {key: value for key, value in options.items() if key in names}
-        if isinstance(sampling.get("stop"), str):
-            sampling["stop"] = (sampling["stop"],)
-        elif isinstance(sampling.get("stop"), list):
-            sampling["stop"] = tuple(sampling["stop"])
-        params = replace(self.sampling, **sampling)
-        validate(params)
-        rest = {key: value for key, value in options.items() if key not in names}
-        return _image_options(rest), params
+        images, sampling = split(options)
+        return ImageOptions(**images), AskedSampling.of(self.sampling, sampling)
 
     def stream_messages(
         self,
         messages: Sequence[Message],
         image_options: ImageOptions,
-        sampling: SamplingParams,
+        sampling: SamplingParams | AskedSampling,
         watch: Stopwatch | None = None,
+        deadline: float | None = None,
     ) -> Iterator[Event]:
-        """Answer a whole conversation whose last turn is the user's. What `stream` is made of."""
+        """Answer a whole conversation whose last turn is the user's.
+
+        `deadline` is on the clock of `time.monotonic`.
+        """
         request = self.prepare(messages, image_options, sampling, watch=watch)
-        inbox: SimpleQueue[Event | Exception] = SimpleQueue()
-        ticket = self.scheduler.submit(request, inbox.put)
-        try:
-            while True:
-                message = inbox.get()
-                if isinstance(message, Exception):
-                    raise message
-                yield message
-                if message.result is not None:
-                    return
-        finally:
-            ticket.cancel()  # frees the slot when the caller stops listening
+        request.deadline = deadline
+        yield from listen(self.scheduler, request)
 
     def prepare(
         self,
         messages: Sequence[Message],
         image_options: ImageOptions,
-        sampling: SamplingParams,
+        sampling: SamplingParams | AskedSampling,
         num_logprobs: int | None = None,
         watch: Stopwatch | None = None,
     ) -> Request:
         """A conversation made ready for the scheduler: decode, resize, tokenise; no model work.
 
         An image is sized for the text of its own turn, not of later ones, so that it stays the
-        same as the conversation goes on. `watch` may have been running for a while.
+        same as the conversation goes on. `watch` may have been running for a while. The task may
+        change an AskedSampling, but not SamplingParams.
         Raises ImageError, PromptError (ContextOverflow), OptionError.
         """
         watch = watch or Stopwatch()
-        images: dict[str, PreparedImage] = {}
-        numbers = itertools.count()
-
-        def prepare_part(part: Any, question: str) -> Any:
-            if isinstance(part, str):
-                return part
-            if isinstance(part, PreparedImage):
-                return images.setdefault(part.key, part)
-            number = next(numbers)
-            picked = part if isinstance(part, Picked) else Picked(part)
-            options = picked.options or image_options
-            try:
-                image = prepare_image(picked.source, question, options, self.engine, watch)
-            except ImageError as error:
-                error.index = number
-                raise
-            return images.setdefault(image.key, image)
-
-        turns = []
-        for message in messages:
-            question = text_of(message)
-            parts = [prepare_part(part, question) for part in message.content]
-            turns.append(Message(message.role, tuple(parts)))
+        prepared = prepare_turns(messages, image_options, self.engine, watch)
         with watch.stage("prefill"):
             merge_size = self.engine.config.vision.merge_size
-            prompt = build_prompt(turns, self.tokenizer, self._model.template, merge_size)
+            prompt = build_prompt(prepared.turns, self.tokenizer, self._model.template, merge_size)
         check_context(prompt, self.context)
         room = self.context - len(prompt)
+        if isinstance(sampling, AskedSampling):
+            sampling = sampling.for_task(prepared.task)
+        full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
         sequence = TokenSequence(
             prompt, sampling, self.tokenizer, self._forbidden, self._vocab_size, num_logprobs
         )
-        warnings = dict.fromkeys(w for image in images.values() for w in image.warnings)
         return Request(
-            sequence, tuple(images.values()), sampling.max_tokens, self.name, watch, tuple(warnings)
+            sequence,
+            prepared.images,
+            sampling.max_tokens,
+            self.name,
+            watch,
+            prepared.warnings,
+            cut_reason=full or CUT_BY_LIMIT,
         )
-
-
-def _image_options(options: dict[str, Any]) -> ImageOptions:
-    known = [field.name for field in fields(ImageOptions)]
-    for name in options:
-        if name not in known:
-            raise OptionError(f"unknown option {name!r}; images take {', '.join(known)}")
-    return ImageOptions(**options)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 
-from qwink.engine.sampler import validate
 from qwink.errors import DeadlineExceeded, ImageError
 from qwink.runtime.request import Request as Question
+from qwink.runtime.sampling import AskedSampling
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.budgets import TokenTimes
 from qwink.server.completion import CompletionFormatter, timings_of
@@ -121,7 +120,7 @@ class Exchange:
     def _end(self) -> None:
         self._service.num_active -= 1
 
-    async def _prepare(self, request: ChatRequest, sampling: SamplingParams) -> Question:
+    async def _prepare(self, request: ChatRequest, sampling: AskedSampling) -> Question:
         work = self._service.work(self._prepare_in_thread, request, sampling)
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
@@ -131,7 +130,7 @@ class Exchange:
         question.deadline = self._deadline
         return question
 
-    def _prepare_in_thread(self, request: ChatRequest, sampling: SamplingParams) -> Question:
+    def _prepare_in_thread(self, request: ChatRequest, sampling: AskedSampling) -> Question:
         vlm = self._service.vlm
         messages = self._pictures.messages(request, self._watch)
         num_logprobs = (request.top_logprobs or 0) if request.logprobs else None
@@ -187,15 +186,14 @@ def parse(body: bytes | bytearray) -> ChatRequest:
         raise invalid(error) from None
 
 
-def sampling_of(request: ChatRequest, defaults: SamplingParams) -> SamplingParams:
-    """The request's sampling parameters; `defaults` fill those it leaves out."""
+def sampling_of(request: ChatRequest, defaults: SamplingParams) -> AskedSampling:
+    """The request's sampling parameters; the task and `defaults` fill those it leaves out."""
     given: dict[str, Any] = {name: getattr(request, name) for name in _SAMPLING}
     given["max_tokens"] = request.max_completion_tokens or request.max_tokens
     given["top_k"] = 0 if request.top_k == -1 else request.top_k  # vLLM's value for no limit
     given["stop"] = tuple(request.stop) if request.stop is not None else None
-    params = replace(defaults, **{key: value for key, value in given.items() if value is not None})
-    validate(params)
-    return params
+    chosen = {key: value for key, value in given.items() if value is not None}
+    return AskedSampling.of(defaults, chosen)
 
 
 async def _collect(events: AnswerEvents) -> tuple[Result, list[TokenLogprob]]:

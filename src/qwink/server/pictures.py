@@ -26,7 +26,11 @@ class Pictures:
 
     def messages(self, request: ChatRequest, watch: Stopwatch) -> list[Message]:
         """The request's messages. Raises Failure, naming the field, for a picture it cannot get."""
-        sizes = image_options(request)
+        limit = self._options.max_images
+        if sum(part.image_url is not None for m in request.messages for part in m.content) > limit:
+            message = f"more than {limit} pictures; send fewer (this server's --max-images)"
+            raise Failure(400, message, "too_many_images", "messages")
+        sizes = replace(image_options(request), max_image_pixels=self._options.max_image_pixels)
         turns = []
         for number, message in enumerate(request.messages):
             parts = tuple(
