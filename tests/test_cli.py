@@ -181,7 +181,7 @@ def test_pictures_that_cannot_be_used(qwink: RunQwink, picture: Path, tmp_path: 
     text.write_text("not a picture")
     empty.touch()
     PIL.Image.effect_noise((400, 300), 80).save(cut)
-    cut.write_bytes(cut.read_bytes()[:-5000])
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 4])
     assert_fails(qwink("ask", text), 1, "notes.txt", "looks like text")
     assert_fails(qwink("ask", empty), 1, "empty.png", "empty")
     assert_fails(qwink("ask", cut), 1, "cut.jpg", "cannot decode")
