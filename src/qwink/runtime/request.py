@@ -32,7 +32,8 @@ class Request:
     watch: Stopwatch
     warnings: tuple[str, ...] = ()
     deadline: float | None = None
-    cut_reason: str = CUT_BY_LIMIT  # what to say if the answer reaches `max_tokens`
+    # What to say if the answer reaches `max_tokens`; None: no warning about its end.
+    cut_reason: str | None = CUT_BY_LIMIT
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +102,8 @@ class Ticket:
     def _cut_warning(self) -> tuple[str, ...]:
         """What cut the answer off, if anything did."""
         tokens, reason = len(self.sequence.generated), self.sequence.finish_reason
+        if self.request.cut_reason is None:
+            return ()
         if reason == "repetition":
             return (f"stopped after {tokens} tokens (repetition): it repeated the same text",)
         if reason == "length":
