@@ -58,7 +58,9 @@ def test_answer_and_remarks_go_to_different_streams(qwink: RunQwink, picture: Pa
     ran = qwink("ask", picture, "-q", "What is this?", *SHORT)
     assert ran.code == 0, ran.err
     assert ran.out.endswith("\n")
-    assert ran.err == "qwink: stopped after 8 tokens (length): --max-tokens allows more\n"
+    assert ran.err == (
+        "qwink: warning: stopped after 8 tokens (length): --max-tokens allows more\n"
+    )
     again = qwink("ask", picture, "-q", "What is this?", *SHORT)
     assert again.out == ran.out
 
@@ -83,7 +85,7 @@ def test_json_document_is_complete(qwink: RunQwink, picture: Path) -> None:
     }  # fmt: skip
     assert set(timings["origins"]) == set(STAGES)
     assert any("ocr" in note for note in timings["notes"])
-    assert document["warnings"] == []
+    assert document["warnings"] == ["stopped after 8 tokens (length): max_tokens allows more"]
 
 
 def test_timings_are_a_table_on_stderr(qwink: RunQwink, picture: Path) -> None:
@@ -142,6 +144,32 @@ def test_warnings_go_to_stderr(qwink: RunQwink, tmp_path: Path) -> None:
     assert "only the first frame is used" in ran.err
 
 
+def test_options_in_messages_are_spelt_as_flags(qwink: RunQwink, tmp_path: Path) -> None:
+    path = tmp_path / "tall.png"
+    PIL.Image.new("RGB", (64, 2048)).save(path)
+    ran = qwink("ask", path, "-q", "Hi", "--max-pixels", 8192, *SHORT)
+    assert "of its size (64×2048); crop it or raise --max-pixels" in ran.err
+    ran = qwink("ask", path, "-q", "Hi", "--max-image-pixels", 1000)
+    assert ran.code == 1
+    assert "save it smaller or raise --max-image-pixels" in ran.err
+
+
+def test_many_pictures_are_asked_about_together(qwink: RunQwink, picture: Path) -> None:
+    ran = qwink("ask", picture, picture, "-q", "Hi", *SHORT)
+    assert "qwink: asking about 2 pictures together, in one question\n" in ran.err
+
+
+def test_a_question_given_as_a_picture(qwink: RunQwink, picture: Path) -> None:
+    ran = qwink("ask", picture, "What is it?")
+    assert ran.code == 1
+    assert f"qwink ask {picture} -q 'What is it?'" in ran.err
+    secret = "iVBORw0KGgo" + "A" * 5000
+    ran = qwink("ask", secret, "-q", "Hi")
+    assert ran.code == 1
+    assert "base64" in ran.err
+    assert secret[:20] not in ran.err
+
+
 def test_full_context_is_named_as_the_reason(qwink: RunQwink) -> None:
     ran = qwink("ask", "-q", "Hi", "--context", 24, "--seed", 1)
     assert ran.code == 0, ran.err
@@ -173,7 +201,7 @@ def test_wrong_input_is_found_before_the_export(
 ) -> None:
     gone = qwink("ask", tmp_path / "gone.png", home=tmp_path / "home")
     assert_fails(gone, 1, "no such file")
-    assert_fails(qwink("ask", picture, "--top-p", 2, home=tmp_path / "home"), 2, "top_p")
+    assert_fails(qwink("ask", picture, "--top-p", 2, home=tmp_path / "home"), 2, "--top-p")
     assert not (tmp_path / "home").exists()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,9 +91,11 @@ class EncodedImage:
         return self.embeds.nbytes + self.deepstack.nbytes
 
 
-# What a user may give as an image; a string is a path or a data URL.
+# What a user may give as an image. A string is a path, a data URL, or a URL that `fetch_policy`
+# allows; a file object is open for reading bytes; floats of an array are in 0..1.
 ImageSource: TypeAlias = (
-    "str | os.PathLike[str] | bytes | NDArray[np.uint8] | Picture | EncodedImage | PIL.Image.Image"
+    "str | os.PathLike[str] | bytes | IO[bytes] | NDArray[np.uint8] | NDArray[np.floating[Any]] "
+    "| Picture | EncodedImage | PIL.Image.Image"
 )
 
 

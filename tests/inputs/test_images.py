@@ -272,7 +272,7 @@ def test_a_missing_end_gives_a_warning(kind: str) -> None:
         assert np.array_equal(picture.pixels[:least], whole[:least])
         (warning,) = picture.warnings
         found = re.fullmatch(
-            r"the image is cut off at its end: the last (\d+)% of its rows are missing; "
+            r"the image: cut off at its end: the last (\d+) % of its rows are missing; "
             "save or download the file again",
             warning,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,16 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
+from PIL import ImageDraw
 
-from qwink.errors import ContextOverflow, ImageError, OptionError, PromptError
+from qwink.errors import ContextOverflow, DeadlineExceeded, ImageError, OptionError, PromptError
 from qwink.inputs.images import decode, open_image
 from qwink.inputs.patches import prepare
 from qwink.inputs.prompt import build_prompt
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.messages import ImagePart, user_message
+from qwink.runtime.options import AskKeywords
+from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
 from qwink.types import STAGES, EncodedImage, Event, Message, Patches, Result, SamplingParams
@@ -46,7 +51,7 @@ def test_answer_is_complete(vlm: VLM, pictures: list[Path]) -> None:
     assert result.usage.completion_tokens == 12
     assert result.usage.image_tokens == 4
     assert result.usage.prompt_tokens > 4 + len("What is this?") / 8
-    assert result.warnings == ()
+    assert result.warnings == ("stopped after 12 tokens (length): max_tokens allows more",)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -95,7 +100,17 @@ def test_any_kind_of_source_gives_the_same_answer(vlm: VLM, pictures: list[Path]
     with PIL.Image.open(path) as image:
         image.load()
     pixels = np.asarray(image)
-    sources = [path, str(path), path.read_bytes(), image, pixels, vlm.encode(path, **SMALL)]
+    file, floats = io.BytesIO(path.read_bytes()), pixels / 255
+    sources = [
+        path,
+        str(path),
+        path.read_bytes(),
+        file,
+        image,
+        pixels,
+        floats,
+        vlm.encode(path, **SMALL),
+    ]
     answers = {ask(vlm, source, "What is this?").text for source in sources}
     assert len(answers) == 1
 
@@ -338,6 +353,14 @@ def test_conversation_tells_where_the_time_went(vlm: VLM, pictures: list[Path]) 
     ("options", "words"),
     [
         ({"colour": "red"}, "unknown option 'colour'"),
+        ({"max_new_tokens": 8}, "unknown option 'max_new_tokens'; did you mean max_tokens"),
+        ({"temprature": 0}, "did you mean temperature"),
+        ({"temperature": "hot"}, "temperature is str; it must be a number"),
+        ({"top_k": None}, "top_k is NoneType; it must be a whole number"),
+        ({"max_pixels": "x" * 999}, "max_pixels is str; it must be a whole number"),
+        ({"max_image_pixels": 1.5}, "max_image_pixels is 1.5; it must be a whole number"),
+        ({"timeout": 0}, "timeout is 0; it must be above 0"),
+        ({"timeout": "soon"}, "timeout is str; it must be a number"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": 1.5}, "max_tokens"),
         ({"temperature": -1}, "temperature"),
@@ -357,6 +380,124 @@ def test_conversation_tells_where_the_time_went(vlm: VLM, pictures: list[Path]) 
 def test_bad_options(vlm: VLM, pictures: list[Path], options: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         vlm.ask(pictures[0], "What is this?", **options)
+
+
+def test_editors_see_every_option() -> None:
+    known = {field.name for kind in (ImageOptions, SamplingParams) for field in fields(kind)}
+    assert AskKeywords.__optional_keys__ == known
+    for function in (VLM.ask, VLM.stream, VLM.aask, VLM.astream, Conversation.ask):
+        assert function.__annotations__["options"] == "Unpack[AskKeywords]"
+
+
+def test_urls_of_other_schemes(vlm: VLM) -> None:
+    with pytest.raises(ImageError, match=r"pass the path: '/tmp/a b\.png'"):
+        vlm.ask("file:///tmp/a%20b.png", "What?")
+    with pytest.raises(ImageError, match="s3 URLs are not read; download"):
+        vlm.ask("s3://bucket/a.png", "What?")
+
+
+# Honest answers
+
+
+def test_a_picture_shown_small_gives_a_warning(vlm: VLM) -> None:
+    tall = np.zeros((1024, 64, 3), np.uint8)
+    (small, _) = vlm.ask(tall, "What is this?", max_pixels=8192, max_tokens=1).warnings
+    assert small == (
+        "the array is shown at 25 % of its size (64×1024); crop it or raise max_pixels"
+    )
+    numbered = vlm.ask([tall[:64], tall], "What is this?", max_pixels=8192, max_tokens=1)
+    assert numbered.warnings[0] == f"image 2 of 2: {small}"
+    whole = vlm.ask(tall, "What is this?", min_pixels=65536, max_pixels=65536, max_tokens=1)
+    assert [warning for warning in whole.warnings if "shown" in warning] == []
+
+
+HOT = SamplingParams(max_tokens=4, temperature=5.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "question", "greedy"),
+    [
+        ("ocr", "Hi", True),
+        ("document", "Hi", True),
+        ("locate", "Hi", True),
+        ("describe", "Hi", False),
+        ("auto", "What is the total?", True),
+        ("auto", "Where is the dog?", True),
+        ("auto", "Describe this picture.", False),
+    ],
+)
+def test_tasks_that_read_or_locate_are_greedy(
+    tiny_model: Model, pictures: list[Path], task: Any, question: str, greedy: bool
+) -> None:
+    with VLM(replace(tiny_model, sampling=HOT)) as vlm:
+        answers = {
+            vlm.ask(pictures[0], question, task=task, max_tokens=8, **SMALL).text for _ in range(3)
+        }
+        assert (len(answers) == 1) == greedy
+        asked = {
+            vlm.ask(pictures[0], question, task=task, max_tokens=8, temperature=5.0, **SMALL).text
+            for _ in range(3)
+        }
+        assert len(asked) > 1
+
+
+def test_auto_is_greedy_where_the_picture_shows_text(tiny_model: Model) -> None:
+    page = PIL.Image.new("RGB", (224, 224), "white")
+    for line in range(8):
+        ImageDraw.Draw(page).text((4, 4 + 26 * line), "Total 42.50 of 7", "black")
+    plain = PIL.Image.new("RGB", (224, 224), "red")
+    with VLM(replace(tiny_model, sampling=HOT)) as vlm:
+        for picture, count in ((page, 1), (plain, 3)):
+            texts = {vlm.ask(picture, "Hm", max_tokens=8, **SMALL).text for _ in range(3)}
+            assert len(texts) == count
+
+
+def test_a_document_may_be_long(vlm: VLM, pictures: list[Path]) -> None:
+    for task, given, wanted in (
+        ("document", {}, 2048),
+        ("document", {"max_tokens": 5}, 5),
+        ("ocr", {}, 12),
+    ):
+        options, sampling = vlm.split_options({**SMALL, "task": task, **given})
+        turns = [Message("user", (ImagePart(pictures[0]), "Hi"))]
+        assert vlm.prepare(turns, options, sampling).max_tokens == min(wanted, vlm.context - 1)
+
+
+# Time limits and event loops
+
+
+def test_a_timeout_ends_the_answer(vlm: VLM) -> None:
+    with pytest.raises(DeadlineExceeded):
+        vlm.ask(None, "Hello", max_tokens=500, temperature=1.0, timeout=1e-6)
+    assert vlm.ask(None, "Hello", timeout=600).text
+
+
+def test_async_gives_the_same_answers(vlm: VLM, pictures: list[Path]) -> None:
+    wanted = ask(vlm, pictures[0], "What is this?").text
+
+    async def both() -> None:
+        first, second = await asyncio.gather(
+            *(vlm.aask(pictures[0], "What is this?", **SMALL) for _ in range(2))
+        )
+        assert first.text == second.text == wanted
+        events = [event async for event in vlm.astream(pictures[0], "What is this?", **SMALL)]
+        assert "".join(event.text for event in events) == wanted
+        with pytest.raises(DeadlineExceeded):
+            await vlm.aask(None, "Hello", timeout=1e-6)
+
+    asyncio.run(both())
+
+
+def test_cancelling_the_task_cancels_the_request(vlm: VLM) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(vlm.aask(None, "Hello", max_tokens=10_000, temperature=1.0))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert vlm.ask(None, "Hello", max_tokens=1).text is not None
 
 
 @pytest.mark.parametrize("nothing", [None, [], ()], ids=str)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -87,4 +88,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a closed stream is None
             stream.reconfigure(errors="replace")  # print ? for characters the terminal lacks
+    # What Pillow notices in damaged files is in our own warnings where it changes the picture.
+    warnings.filterwarnings("ignore", module="PIL")
     app(prog_name="qwink")

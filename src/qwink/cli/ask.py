@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +19,17 @@ from qwink.cli.console import (
     remark,
 )
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
-from qwink.errors import ImageTooLarge, OptionError
+from qwink.errors import ImageError, ImageTooLarge, OptionError
 
 if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
 
 NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
+PICTURE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".avif", ".heic", ".heif"),
+)
 # Control characters. A picture could make the model print terminal escape sequences.
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -66,14 +71,18 @@ def ask(
         typer.Option(metavar="TEXT", callback=as_utf8, help="System prompt; by default none."),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Longest answer, in tokens; by default 512.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Longest answer, in tokens; by default 512, for a document 2048."
+        ),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
             metavar="T",
-            help="Randomness: 0 always takes the most likely token. This and the sampling options "
-            "below default to the model's values.",
+            help="Randomness: 0 always takes the most likely token, as tasks ocr, document and "
+            "locate do by default. For other tasks, this and the sampling options below default "
+            "to the model's values.",
         ),
     ] = None,
     top_p: Annotated[
@@ -118,7 +127,10 @@ def ask(
     ] = None,
     max_image_pixels: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Refuse pictures with more pixels; by default 64000000."),
+        typer.Option(
+            metavar="N",
+            help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
+        ),
     ] = None,
     context: Annotated[
         int | None,
@@ -142,7 +154,7 @@ def ask(
         question = None
     if not sources and question is None:
         raise OptionError("nothing to answer; give an image, a question (-q) or both")
-    sampling = {
+    sampling: dict[str, Any] = {
         "max_tokens": max_tokens,
         "temperature": temperature,
         "top_p": top_p,
@@ -152,7 +164,7 @@ def ask(
         "seed": seed,
         "stop": tuple(as_utf8(text) or "" for text in stop) if stop else None,
     }
-    sizes = {
+    sizes: dict[str, Any] = {
         "task": task,
         "min_pixels": min_pixels,
         "max_pixels": max_pixels,
@@ -161,8 +173,10 @@ def ask(
     given = {key: value for key, value in sampling.items() if value is not None}
     sized = {key: value for key, value in sizes.items() if value is not None}
     _check(sources, given, sized)
+    if len(sources) > 1:
+        remark(f"asking about {len(sources)} pictures together, in one question")
     pictures = _read_stdin(sources)
-    engine_options = {
+    engine_options: dict[str, Any] = {
         "engine": engine,
         "recipe": recipe,
         "device": device,
@@ -181,7 +195,7 @@ def ask(
         typer.echo(document.encode())
     else:
         result = _show(events)
-        show_remarks(result, vlm.context)
+        show_remarks(result)
     if timings:
         show_timings(result, vlm.engine.about)
 
@@ -202,8 +216,28 @@ def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) 
         raise OptionError("- reads a picture from stdin; pipe one in: qwink ask - < photo.jpg")
     for source in sources:
         # A named pipe, such as the shell's <(...), can be read only once.
-        if ":" not in source[:8] and source != "-" and not Path(source).is_fifo():
-            open_image(source, limit)
+        if ":" not in source[:8] and source != "-" and not _is_pipe(source):
+            try:
+                open_image(source, limit)
+            except ImageError as error:
+                hint = _question_hint(source, sources)
+                raise ImageError(f"{error}; {hint}") if hint else error from None
+
+
+def _is_pipe(source: str) -> bool:
+    try:
+        return Path(source).is_fifo()
+    except (OSError, ValueError):  # no path, such as a text that is too long
+        return False
+
+
+def _question_hint(source: str, sources: list[str]) -> str:
+    """How to give the question, if `source` looks like one and is no file."""
+    looks = " " in source.strip() or source.rstrip().endswith(("?", "\uff1f"))
+    if not looks or Path(source).suffix.lower() in PICTURE_SUFFIXES or len(source) > 500:
+        return ""
+    pictures = " ".join(shlex.quote(other) for other in sources if other != source)
+    return f"a question goes behind -q: qwink ask {pictures or 'IMAGE'} -q {shlex.quote(source)}"
 
 
 def _read_stdin(sources: list[str]) -> list[str | bytes]:

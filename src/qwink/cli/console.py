@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 import time
@@ -28,6 +29,12 @@ EngineName: TypeAlias = Literal["auto", "onnx", "torch"]
 DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
 QuantizeName: TypeAlias = Literal["int8"]
 
+# Options of the library whose names in messages the command line spells differently.
+_OPTION_NAMES = re.compile(
+    r"(?<![\w-])(?:max_image_pixels|max_images|max_pixels|min_pixels|max_tokens|repetition_penalty"
+    r"|top_p|top_k|min_p)(?!\w)"
+)
+
 
 def remark(text: str) -> None:
     """Print one line to stderr."""
@@ -42,6 +49,11 @@ def as_utf8(text: str | None) -> str | None:
         return os.fsencode(text).decode("utf-8")
     except UnicodeError:
         return text
+
+
+def spell_options(text: str) -> str:
+    """A message of the library with its options as the command line spells them."""
+    return _OPTION_NAMES.sub(lambda match: "--" + match[0].replace("_", "-"), text)
 
 
 def on_terminal() -> bool:
@@ -78,7 +90,7 @@ def exit_codes() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return spell_options(" ".join(str(error).split()))
 
 
 def _forget_output() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from qwink.cli.console import remark
+from qwink.cli.console import remark, spell_options
 from qwink.types import STAGES, Result, Timings
 
 
@@ -26,17 +26,10 @@ def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def show_remarks(result: Result, context: int) -> None:
-    """Print warnings to stderr, and the reason if the answer was cut off."""
+def show_remarks(result: Result) -> None:
+    """Print warnings to stderr, among them the reason if the answer was cut off."""
     for warning in result.warnings:
-        remark(f"warning: {warning}")
-    tokens = result.usage.completion_tokens
-    if result.finish_reason == "repetition":
-        remark(f"stopped after {tokens} tokens (repetition): the answer repeated the same text")
-    elif result.finish_reason == "length":
-        full = result.usage.prompt_tokens + tokens >= context
-        limit = f"the context of {context} is full" if full else "--max-tokens allows more"
-        remark(f"stopped after {tokens} tokens (length): {limit}")
+        remark(spell_options(f"warning: {warning}"))
 
 
 def show_timings(result: Result, engine: dict[str, str]) -> None:

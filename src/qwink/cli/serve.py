@@ -113,6 +113,16 @@ def serve(
             help="Refuse unknown fields of requests; by default they are ignored with a warning.",
         ),
     ] = None,
+    max_images: Annotated[
+        int | None, typer.Option(metavar="N", help="Most pictures in one request; by default 100.")
+    ] = None,
+    max_image_pixels: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
+        ),
+    ] = None,
     max_body_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest request, in MiB; by default 64.")
     ] = None,

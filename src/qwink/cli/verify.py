@@ -55,7 +55,8 @@ def verify(
     """Compare recipes with exact, the fp32 reference, on your own pictures.
 
     Each recipe is fed exact's greedy answers token by token: the tables show how often its first
-    choice is the same, the error of its probabilities and states, and its own greedy answer.
+    choice is the same, the error of its probabilities and states, and its own greedy answer, which
+    is what qwink ask gives for tasks that read or locate.
     Recipes are exported on first use. One model is in memory at a time; exact takes the most, for
     the 2B some 9 GB.
 

@@ -233,6 +233,14 @@ def _auto(question: str, picture: Picture | None) -> tuple[Task, str]:
     return "describe", f"auto: {detail:.0%} of the picture looks like text → describe"
 
 
+def asked_task(task: Task, question: str) -> Task | None:
+    """The task, or what the words of the question ask for; None where the picture decides."""
+    if task != "auto":
+        return task
+    found = _task_from_words(question)
+    return found[0] if found else None
+
+
 def _task_from_words(question: str) -> tuple[Task, str] | None:
     for task, asks, pattern in _WORDS:
         # ASCII gives a Latin word between Chinese characters word boundaries.

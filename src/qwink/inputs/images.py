@@ -128,7 +128,7 @@ def decode(
         rgb, more = to_rgb(image)
         notes += more or contrast_warnings(rgb)
         pixels = upright_pixels(rgb, opened.orientation)
-    return Picture(pixels, opened.key, opened.size, opened.warnings + notes)
+    return Picture(pixels, opened.key, opened.size, opened.warnings + _about(opened.name, notes))
 
 
 class CheckedFile(io.BytesIO):
@@ -169,7 +169,7 @@ def _load(
         partly = load_partly(opened.format, data, open_again) if opened.format in PARTIAL else None
         if partly is None:
             raise
-        return partly[0], (f"{opened.name} is {partly[1]}",)
+        return partly[0], (partly[1],)
     if deep and uses_few_levels(image):
         lower = open_again(data)
         lower_bytes(lower)
@@ -272,10 +272,15 @@ def _pixels_opened(
         size=(width, height),
         format="pixels",
         key=_key(b"pixels %d %d" % (width, height), pixels.data),
-        warnings=warnings,
+        warnings=_about(name, warnings),
         name=name,
         content=pixels,
     )
+
+
+def _about(name: str, notes: tuple[str, ...]) -> tuple[str, ...]:
+    """Warnings that name the picture."""
+    return tuple(f"{name}: {note}" for note in notes)
 
 
 def _key(domain: bytes, content: bytes | memoryview) -> str:

@@ -52,7 +52,11 @@ def load_partly(
     share = missing / image.height
     if 1 - share < _LEAST_SHARE:
         return None
-    rest = f"the last {share:.0%} of its rows are missing" if missing else "hardly a row is missing"
+    rest = (
+        f"the last {share * 100:.0f} % of its rows are missing"
+        if missing
+        else "hardly a row is missing"
+    )
     return image, f"cut off at its end: {rest}; save or download the file again"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from qwink.runtime.messages import as_list, last_result
+from qwink.runtime.options import AskKeywords, check_timeout
 from qwink.runtime.preparation import prepare_image
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import Event, ImageSource, Message, Result
@@ -25,18 +27,24 @@ class Conversation:
         self,
         question: str,
         images: ImageSource | Sequence[ImageSource] | None = None,
-        **options: Any,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
     ) -> Result:
         """The next question, about `images` or those of earlier turns. Options as in `VLM.ask`."""
-        return last_result(self.stream(question, images, **options))
+        return last_result(self.stream(question, images, timeout=timeout, **options))
 
     def stream(
         self,
         question: str,
         images: ImageSource | Sequence[ImageSource] | None = None,
-        **options: Any,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
     ) -> Iterator[Event]:
         """As `ask`, piece by piece. The turn is added once the answer is complete."""
+        check_timeout(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
         image_options, sampling = self._vlm.split_options(options)
         watch, engine = Stopwatch(), self._vlm.engine
         pictures = [
@@ -44,7 +52,7 @@ class Conversation:
             for source in as_list(images)
         ]
         turns = [*self.messages, Message("user", (*pictures, question))]
-        for event in self._vlm.stream_messages(turns, image_options, sampling, watch):
+        for event in self._vlm.stream_messages(turns, image_options, sampling, watch, deadline):
             if event.result is not None:
                 self.messages = [*turns, Message("assistant", (event.result.text,))]
             yield event

@@ -47,6 +47,8 @@ def user_message(
     Raises PromptError if there is neither.
     """
     pictures = [ImagePart(source) for source in as_list(images)]
+    if question is not None and not isinstance(question, str):
+        raise PromptError(f"the question is of type {type(question).__name__}; give a text")
     if question is None and not pictures:
         raise PromptError("nothing to answer; give a picture, a question or both")
     return Message("user", (*pictures, question or DEFAULT_QUESTIONS[task]))

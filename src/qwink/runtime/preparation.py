@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from qwink.engine.base import Engine, image_key
 from qwink.errors import FetchError, OptionError
 from qwink.inputs.budget import LARGEST_UNDECIDED, Budget, choose_budget, fit, needs_picture
 from qwink.inputs.data_urls import is_data_url, unpack_data_url
+from qwink.inputs.files import spelled
 from qwink.inputs.images import MAX_IMAGE_PIXELS, OpenedImage, decode, open_image
 from qwink.inputs.patches import Resample, prepare
 from qwink.model.config import ModelConfig
@@ -48,6 +50,7 @@ class PreparedImage:
     grid: Grid
     num_tokens: int
     warnings: tuple[str, ...] = ()
+    task: Task | None = None  # as the budget resolved it; None for an encoded image
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +108,11 @@ def prepare_found(
     config, source, options = engine.config, image.source, image.options
     if isinstance(source, EncodedImage):
         return PreparedImage(source, source.key, source.grid, source.num_tokens)
+    name = "the image"
     if isinstance(source, Picture):
         picture, budget = source, _budget(image.question, options, config, source)
     else:
+        name = source.name
         with watch.stage("decode"):
             picture, budget = _decode(source, image.question, options, config, check)
     watch.note(budget.reason)
@@ -117,7 +122,9 @@ def prepare_found(
         patches = prepare(picture, size, options.resample, config.vision.patch_size, merge_size)
     num_tokens = patches.grid.num_patches // merge_size**2
     key = image_key(patches.key, engine.artifact_id)
-    return PreparedImage(patches, key, patches.grid, num_tokens, picture.warnings)
+    most = config.preprocessor.max_pixels
+    warnings = (*picture.warnings, *_shown_small(name, picture.original_size, size, budget, most))
+    return PreparedImage(patches, key, patches.grid, num_tokens, warnings, budget.task)
 
 
 def prepare_image(
@@ -133,6 +140,18 @@ def prepare_image(
 def _num_tokens(size: tuple[int, int], budget: Budget, config: ModelConfig) -> int:
     width, height = fit(*size, budget)
     return width * height // (config.vision.patch_size * config.vision.merge_size) ** 2
+
+
+def _shown_small(
+    name: str, original: tuple[int, int], shown: tuple[int, int], budget: Budget, most: int
+) -> tuple[str, ...]:
+    """A warning if a side is shown at less than a third of its length. Sizes: width, height."""
+    scale = min(shown[0] / original[0], shown[1] / original[1])
+    if scale >= 1 / 3:
+        return ()
+    way_out = "crop it or raise max_pixels" if budget.max_pixels < most else "crop it"
+    width, height = original
+    return (f"{name} is shown at {scale * 100:.0f} % of its size ({width}×{height}); {way_out}",)
 
 
 def _budget(
@@ -181,6 +200,11 @@ def _fetch(source: Any, policy: FetchPolicy | None) -> Any:
     if is_data_url(text):
         return unpack_data_url(text)
     scheme = text.split(":", 1)[0].lower() if ":" in text else ""
+    if scheme == "file":
+        path = spelled(unquote(urlsplit(text).path))
+        raise FetchError(f"file URLs are not read; pass the path: {path}")
+    if "://" in text[:64] and scheme not in ("http", "https") and scheme.isalnum():
+        raise FetchError(f"{scheme} URLs are not read; download the picture and pass its path")
     if scheme in ("http", "https"):
         if policy is not None:
             from qwink.inputs.fetch import (

@@ -14,6 +14,8 @@ from qwink.runtime.slots import Lease
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import EncodedImage, Event, Prompt, Result, Usage
 
+CUT_BY_LIMIT = "max_tokens allows more"
+
 # Called from the engine thread with each event. The last call has the event that carries the
 # result, or an exception.
 Listener = Callable[[Event | Exception], None]
@@ -30,6 +32,8 @@ class Request:
     watch: Stopwatch
     warnings: tuple[str, ...] = ()
     deadline: float | None = None
+    # What to say if the answer reaches `max_tokens`; None: no warning about its end.
+    cut_reason: str | None = CUT_BY_LIMIT
 
 
 @dataclass(slots=True, eq=False)
@@ -92,8 +96,19 @@ class Ticket:
             usage,
             self.watch.timings(),
             self.request.model,
-            self.request.warnings,
+            self.request.warnings + self._cut_warning(),
         )
+
+    def _cut_warning(self) -> tuple[str, ...]:
+        """What cut the answer off, if anything did."""
+        tokens, reason = len(self.sequence.generated), self.sequence.finish_reason
+        if self.request.cut_reason is None:
+            return ()
+        if reason == "repetition":
+            return (f"stopped after {tokens} tokens (repetition): it repeated the same text",)
+        if reason == "length":
+            return (f"stopped after {tokens} tokens (length): {self.request.cut_reason}",)
+        return ()
 
 
 # A ticket with its next text, or with the exception that ends it.

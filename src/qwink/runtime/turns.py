@@ -24,14 +24,16 @@ from qwink.runtime.preparation import (
     prepare_found,
 )
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.types import Message
+from qwink.runtime.tasks import TaskFinder, warnings_of
+from qwink.types import Message, Task
 
 
 @dataclass(slots=True)
 class Turns:
     """Prepares turns for an engine with room for `context` tokens.
 
-    `cancelled` is asked between pictures, and within one where its decoder allows.
+    `cancelled` is asked between pictures, and within one where its decoder allows. `images` holds
+    each image once. `task` is None where no picture and no option names one.
     """
 
     engine: Engine
@@ -40,6 +42,8 @@ class Turns:
     watch: Stopwatch
     cancelled: Callable[[], bool] = lambda: False
     images: dict[str, PreparedImage] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    task: Task | None = None
 
     def prepare(
         self, messages: Sequence[Message], options: ImageOptions
@@ -72,12 +76,15 @@ class Turns:
                 found[-1].append(image)
                 yield
         known: dict[Hashable, PreparedImage] = {}
+        given: list[PreparedImage] = []  # every picture in order, equal ones too
+        tasks = TaskFinder(options.task)
         number = 0
         turns = []
         for message, parts in zip(messages, found, strict=True):
             for place, part in enumerate(parts):
+                wanted = options.task
                 if isinstance(part, FoundImage):
-                    identity = part.identity
+                    wanted, identity = part.options.task, part.identity
                     if identity not in known:
                         self._check()
                         with _numbered(number):
@@ -86,9 +93,12 @@ class Turns:
                     number += 1
                     part = known[identity]
                 if isinstance(part, PreparedImage):
+                    given.append(part)
+                    tasks.add_picture(part.task, wanted)
                     parts[place] = self.images.setdefault(part.key, part)
             turns.append(Message(message.role, tuple(parts)))
         self._check()
+        self.warnings, self.task = warnings_of(given), tasks.found(messages)
         return turns
 
     def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from queue import SimpleQueue
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.engine.base import Engine
-from qwink.engine.sampler import validate
 from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.conversation import Conversation
+from qwink.runtime.listening import listen, listen_async
 from qwink.runtime.memory import Memory
 from qwink.runtime.messages import last_result, user_message
+from qwink.runtime.options import (
+    AskKeywords,
+    ImageKeywords,
+    check_timeout,
+    image_options,
+    split,
+)
 from qwink.runtime.preparation import ImageOptions, prepare_image
-from qwink.runtime.request import Request
+from qwink.runtime.request import CUT_BY_LIMIT, Request
+from qwink.runtime.sampling import AskedSampling
 from qwink.runtime.scheduler import Limits, Scheduler
 from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
@@ -133,20 +143,21 @@ class VLM:
         """The model's own defaults."""
         return self._sampling
 
-    def encode(self, image: ImageSource, question: str = "", **options: Any) -> EncodedImage:
+    def encode(
+        self, image: ImageSource, question: str = "", **options: Unpack[ImageKeywords]
+    ) -> EncodedImage:
         """Encode an image once, to ask about it many times.
 
         `options` are those of `ImageOptions`: task, min_pixels, max_pixels, resample; `question`
         helps task "auto" to choose a size. Raises ImageError, OptionError.
         """
+        chosen = image_options(options)
         engine = self._open_model().engine  # before the work of decoding
-        watch = Stopwatch()
-        prepared = prepare_image(image, question, _image_options(options), engine, watch)
+        prepared = prepare_image(image, question, chosen, engine, Stopwatch())
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
-        found = embeddings.get(prepared.key, prepared.grid)
-        if found is not None:
+        if found := embeddings.get(prepared.key, prepared.grid):
             return found
         return self.scheduler.call(lambda: embeddings.put(engine.encode([patches])[0]))
 
@@ -156,15 +167,19 @@ class VLM:
         question: str | None = None,
         *,
         system: str | None = None,
-        **options: Any,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
     ) -> Result:
         """Answer a question about one image, several or none.
 
         `options` are those of `ImageOptions` (task, min_pixels, max_pixels, resample) and of
         `SamplingParams` (max_tokens, temperature, top_p, seed, stop, ...), which default to the
-        model's own. Raises ImageError, PromptError (ContextOverflow), OptionError, GenerationError.
+        model's own. Tasks that read or locate are greedy, and "document" may take 2048 tokens,
+        unless you set it otherwise. `timeout` is in seconds, for everything together.
+
+        Raises ImageError, PromptError, OptionError, GenerationError, DeadlineExceeded.
         """
-        return last_result(self.stream(images, question, system=system, **options))
+        return last_result(self.stream(images, question, system=system, timeout=timeout, **options))
 
     def stream(
         self,
@@ -172,58 +187,101 @@ class VLM:
         question: str | None = None,
         *,
         system: str | None = None,
-        **options: Any,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
     ) -> Iterator[Event]:
         """As `ask`, piece by piece; the last event carries the whole result."""
-        image_options, sampling = self.split_options(options)
-        message = user_message(images, question, image_options.task)
+        return self._stream(self._preparation(images, question, system, timeout, options))
+
+    def _stream(self, prepare: Callable[[], Request]) -> Iterator[Event]:
+        yield from listen(self.scheduler, prepare())
+
+    async def aask(
+        self,
+        images: ImageSource | Sequence[ImageSource] | None = None,
+        question: str | None = None,
+        *,
+        system: str | None = None,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
+    ) -> Result:
+        """As `ask`, in an event loop. Cancelling the task cancels the request."""
+        result = None
+        stream = self.astream(images, question, system=system, timeout=timeout, **options)
+        async with aclosing(stream) as events:
+            async for event in events:
+                result = event.result
+        assert result is not None, "a stream ends with its result or raises"
+        return result
+
+    async def astream(
+        self,
+        images: ImageSource | Sequence[ImageSource] | None = None,
+        question: str | None = None,
+        *,
+        system: str | None = None,
+        timeout: float | None = None,
+        **options: Unpack[AskKeywords],
+    ) -> AsyncGenerator[Event, None]:
+        """As `stream`, in an event loop."""
+        prepare = self._preparation(images, question, system, timeout, options)
+        request = await asyncio.to_thread(prepare)
+        async with aclosing(listen_async(self.scheduler, request)) as events:
+            async for event in events:
+                yield event
+
+    def _preparation(
+        self,
+        images: ImageSource | Sequence[ImageSource] | None,
+        question: str | None,
+        system: str | None,
+        timeout: float | None,
+        options: AskKeywords,
+    ) -> Callable[[], Request]:
+        """What makes the request of `ask`, once its options are checked."""
+        check_timeout(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        chosen, sampling = self.split_options(options)
+        message = user_message(images, question, chosen.task)
         turns = (message,) if system is None else (Message("system", (system,)), message)
-        return self.stream_messages(turns, image_options, sampling)
+
+        def prepare() -> Request:
+            request = self.prepare(turns, chosen, sampling)
+            request.deadline = deadline
+            return request
+
+        return prepare
 
     def conversation(self, system: str | None = None) -> Conversation:
         """Several questions, each knowing what was said before."""
         return Conversation(self, system)
 
-    def split_options(self, options: dict[str, Any]) -> tuple[ImageOptions, SamplingParams]:
+    def split_options(self, options: Mapping[str, Any]) -> tuple[ImageOptions, AskedSampling]:
         """Sort keyword options by whom they concern. Raises OptionError for an unknown one."""
-        names = {field.name for field in fields(SamplingParams)}
-        sampling = {key: value for key, value in options.items() if key in names}
-        if isinstance(sampling.get("stop"), str):
-            sampling["stop"] = (sampling["stop"],)
-        elif isinstance(sampling.get("stop"), list):
-            sampling["stop"] = tuple(sampling["stop"])
-        params = replace(self.sampling, **sampling)
-        validate(params)
-        rest = {key: value for key, value in options.items() if key not in names}
-        return _image_options(rest), params
+        images, sampling = split(options)
+        return ImageOptions(**images), AskedSampling.of(self.sampling, sampling)
 
     def stream_messages(
         self,
         messages: Sequence[Message],
         image_options: ImageOptions,
-        sampling: SamplingParams,
+        sampling: SamplingParams | AskedSampling,
         watch: Stopwatch | None = None,
+        deadline: float | None = None,
     ) -> Iterator[Event]:
-        """Answer a whole conversation whose last turn is the user's. What `stream` is made of."""
+        """Answer a whole conversation whose last turn is the user's.
+
+        `deadline` is on the clock of `time.monotonic`.
+        """
         request = self.prepare(messages, image_options, sampling, watch=watch)
-        inbox: SimpleQueue[Event | Exception] = SimpleQueue()
-        ticket = self.scheduler.submit(request, inbox.put)
-        try:
-            while True:
-                message = inbox.get()
-                if isinstance(message, Exception):
-                    raise message
-                yield message
-                if message.result is not None:
-                    return
-        finally:
-            ticket.cancel()  # frees the slot when the caller stops listening
+        request.deadline = deadline
+        yield from listen(self.scheduler, request)
 
     def prepare(
         self,
         messages: Sequence[Message],
         image_options: ImageOptions,
-        sampling: SamplingParams,
+        sampling: SamplingParams | AskedSampling,
         num_logprobs: int | None = None,
         watch: Stopwatch | None = None,
         continue_final: bool = False,
@@ -233,7 +291,8 @@ class VLM:
         With `continue_final`, the answer continues the last turn, which is the assistant's.
 
         An image is sized for the text of its own turn, not of later ones, so that it stays the
-        same as the conversation goes on. `watch` may have been running for a while.
+        same as the conversation goes on. `watch` may have been running for a while. The task may
+        change an AskedSampling, but not SamplingParams.
         Raises ImageError, PromptError (ContextOverflow), OptionError.
         """
         steps = self.prepare_steps(
@@ -250,7 +309,7 @@ class VLM:
         self,
         messages: Sequence[Message],
         image_options: ImageOptions,
-        sampling: SamplingParams,
+        sampling: SamplingParams | AskedSampling,
         num_logprobs: int | None = None,
         watch: Stopwatch | None = None,
         continue_final: bool = False,
@@ -264,7 +323,6 @@ class VLM:
         watch = watch or Stopwatch()
         preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
         turns = yield from preparing.prepare(messages, image_options)
-        images = preparing.images
         with watch.stage("prefill"):
             merge_size = model.engine.config.vision.merge_size
             prompt = build_prompt(
@@ -276,19 +334,19 @@ class VLM:
             )
         check_context(prompt, self.context)
         room = self.context - len(prompt)
+        if isinstance(sampling, AskedSampling):
+            sampling = sampling.for_task(preparing.task)
+        full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
         sequence = TokenSequence(
             prompt, sampling, model.tokenizer, self._forbidden, self._vocab_size, num_logprobs
         )
-        warnings = dict.fromkeys(w for image in images.values() for w in image.warnings)
         return Request(
-            sequence, tuple(images.values()), sampling.max_tokens, self.name, watch, tuple(warnings)
+            sequence,
+            tuple(preparing.images.values()),
+            sampling.max_tokens,
+            self.name,
+            watch,
+            preparing.warnings,
+            cut_reason=full or CUT_BY_LIMIT,
         )
-
-
-def _image_options(options: dict[str, Any]) -> ImageOptions:
-    known = [field.name for field in fields(ImageOptions)]
-    for name in options:
-        if name not in known:
-            raise OptionError(f"unknown option {name!r}; images take {', '.join(known)}")
-    return ImageOptions(**options)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from qwink.engine.sampler import validate
 from qwink.runtime.preparation import ImageOptions
+from qwink.runtime.sampling import AskedSampling
 from qwink.server.failures import Failure
 from qwink.server.messages import ChatMessage
 from qwink.server.schema import AnswerRequest
@@ -56,7 +56,7 @@ class Asked:
     turns: tuple[AskedTurn, ...]
     stream: bool
     sizes: ImageOptions
-    sampling: SamplingParams
+    sampling: AskedSampling
     num_logprobs: int | None = None
     continue_final: bool = False
     warnings: tuple[str, ...] = ()
@@ -135,12 +135,11 @@ def image_options(request: AnswerRequest) -> ImageOptions:
 
 def sampling_of(
     request: AnswerRequest, max_tokens: int | None, defaults: SamplingParams
-) -> SamplingParams:
-    """The request's sampling parameters; `defaults` fill those it leaves out."""
+) -> AskedSampling:
+    """The request's sampling parameters; the task and `defaults` fill those it leaves out."""
     given: dict[str, Any] = {name: getattr(request, name) for name in _SAMPLING}
     given["max_tokens"] = max_tokens
     given["top_k"] = 0 if request.top_k == -1 else request.top_k  # vLLM's value for no limit
     given["stop"] = tuple(request.stop) if request.stop is not None else None
-    params = replace(defaults, **{key: value for key, value in given.items() if value is not None})
-    validate(params)
-    return params
+    chosen = {key: value for key, value in given.items() if value is not None}
+    return AskedSampling.of(defaults, chosen)

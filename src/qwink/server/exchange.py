@@ -144,6 +144,7 @@ class Exchange:
                 failure.param = asked.place_of(error.index)
             raise failure from None
         question.warnings = (*asked.warnings, *question.warnings)
+        question.cut_reason = None  # the finish reason says it
         return question
 
     def _record_result(self, result: Result) -> None:

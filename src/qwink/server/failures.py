@@ -30,6 +30,10 @@ _RETRY_AFTER_S = "5"
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
+# A client cannot raise it.
+_SERVER_LIMIT = "start the server with a larger --max-image-pixels"
+
+
 class Failure(Exception):
     """An error to send to the client: a request was refused, or it failed while running."""
 
@@ -88,6 +92,9 @@ def as_failure(error: BaseException, retry_after: int = 1) -> Failure:
         return _final(500, str(error), "generation_failed")
     if isinstance(error, OutOfMemory):
         return _final(500, str(error), "out_of_memory")
+    if isinstance(error, ImageTooLarge):
+        message = str(error).replace("raise max_image_pixels", _SERVER_LIMIT)
+        return Failure(400, message, _code(error))
     if isinstance(error, ImageError | PromptError | OptionError):
         return Failure(400, str(error), _code(error), _param(error))
     if isinstance(error, QwinkError):

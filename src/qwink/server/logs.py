@@ -11,6 +11,7 @@ import re
 import sys
 import time
 import uuid
+import warnings
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -143,6 +144,9 @@ def set_up() -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
+    # Python's warnings, such as Pillow's about damaged files, in one line each.
+    warnings.formatwarning = lambda message, category, *_: f"{category.__name__}: {message}"
+    logging.captureWarnings(True)
     logging.getLogger("qwink").setLevel(logging.INFO)
     # uvicorn warns about malformed requests of clients; the server's log leaves these out.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

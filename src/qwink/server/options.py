@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from qwink.errors import OptionError
+from qwink.inputs.images import MAX_IMAGE_PIXELS
 from qwink.runtime.memory import Memory
 from qwink.settings import expand_user, is_service_url, unknown_variables
 
@@ -60,6 +61,8 @@ class ServerOptions:
     allow_host: tuple[str, ...] = ()  # further Host names accepted by a server without keys
 
     strict: bool = False  # refuse unknown fields of requests instead of ignoring them
+    max_images: int = 100  # in one request
+    max_image_pixels: int = MAX_IMAGE_PIXELS  # width × height; of a JPEG after halving its sides
     max_body_mb: int = 64
     body_timeout: float = 15.0  # plus one second for each 32 kB received
     send_timeout: float = 60.0  # time for a client to receive one piece of the response
@@ -75,6 +78,8 @@ class ServerOptions:
             "context",
             "max_running",
             "max_waiting",
+            "max_images",
+            "max_image_pixels",
             "max_body_mb",
             "memory_mb",
             "disk_cache_mb",

@@ -24,11 +24,20 @@ class Pictures:
         self._options, self._uploads = options, uploads
 
     def on_the_web(self, asked: Asked) -> dict[str, str]:
-        """The URLs to `fetch` before `messages`, each with the field that holds it first."""
+        """The URLs to `fetch` before `messages`, each with the field that holds it first.
+
+        Raises Failure for a request with too many pictures, so that none is fetched.
+        """
         parts = [part for turn in asked.turns for part in turn.parts]
+        pictures = [part for part in parts if isinstance(part, AskedPicture)]
+        limit = self._options.max_images
+        if len(pictures) > limit:
+            message = f"more than {limit} pictures; send fewer (this server's --max-images)"
+            field = pictures[limit].place.partition("[")[0]
+            raise Failure(400, message, "too_many_images", field)
         found: dict[str, str] = {}
-        for part in parts:
-            if isinstance(part, AskedPicture) and _is_on_the_web(part.url):
+        for part in pictures:
+            if _is_on_the_web(part.url):
                 found.setdefault(part.url.strip(), part.place)
         return found
 
@@ -37,9 +46,10 @@ class Pictures:
 
         Raises Failure, naming the field, for a picture that it cannot get.
         """
+        sizes = replace(asked.sizes, max_image_pixels=self._options.max_image_pixels)
         turns = []
         for turn in asked.turns:
-            parts = [self._part(part, asked.sizes, fetched) for part in turn.parts]
+            parts = [self._part(part, sizes, fetched) for part in turn.parts]
             turns.append(Message(turn.role, tuple(parts)))
         return turns
 

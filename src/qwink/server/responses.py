@@ -25,7 +25,9 @@ def response_routes(answering: Answering) -> APIRouter:
         request, warnings = exchange.read(ResponseRequest)
         exchange.check_model(request.model, bool(request.stream))
         asking = [asked_of(request, warnings, exchange.vlm.sampling)]
-        formatter = ResponseFormatter(request, asking[0].sampling, exchange.vlm.tokenizer)
+        # What a picture or the words of the question change under task "auto" is not known yet.
+        sampling = asking[0].sampling.for_task(asking[0].sizes.task)
+        formatter = ResponseFormatter(request, sampling, exchange.vlm.tokenizer)
         del request  # the answer may take long, and the request is as large as its pictures
         return await exchange.answer(asking.pop(), formatter)
 

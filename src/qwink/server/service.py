@@ -36,7 +36,7 @@ class ModelService:
 
     def __init__(self, load: Callable[[], VLM], options: ServerOptions) -> None:
         self.options = options
-        self.uploads = Uploads(memory_of(options).upload_bytes)
+        self.uploads = Uploads(memory_of(options).upload_bytes, options.max_image_pixels)
         self.metrics = Metrics()
         self.error: BaseException | None = None  # why the model did not load, or stopped
         self.draining = False

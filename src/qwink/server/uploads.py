@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from qwink.cache.memory import MemoryCache
-from qwink.inputs.images import open_image
+from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
 from qwink.server.failures import Failure
 
 SCHEME = "qwink:"
@@ -36,13 +36,14 @@ class Upload:
 class Uploads:
     """The most recently used uploads, at most `max_bytes` in total. Thread-safe."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, max_image_pixels: int = MAX_IMAGE_PIXELS) -> None:
+        self._max_image_pixels = max_image_pixels
         self.cache: MemoryCache[Upload] = MemoryCache(max_bytes)
         self.hits = self.misses = 0
 
     def add(self, content: bytes) -> Upload:
         """Store a picture. Raises ImageError if it cannot be read, Failure if it is too large."""
-        opened = open_image(content)
+        opened = open_image(content, self._max_image_pixels)
         key = hashlib.sha256(content).hexdigest()
         upload = Upload(content, key, opened.format, opened.size, opened.warnings)
         if upload.nbytes > self.cache.max_bytes:

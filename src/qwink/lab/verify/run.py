@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qwink.errors import ImageError
@@ -28,7 +28,7 @@ from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.request import Request
 from qwink.runtime.vlm import VLM
 from qwink.settings import Settings
-from qwink.types import SamplingParams, Task
+from qwink.types import Task
 
 # Called after each picture with the recipe, the number of pictures done, and of all.
 Report = Callable[[str, int, int], None]
@@ -168,5 +168,6 @@ def _question(sample: Sample, options: VerifyOptions) -> str:
 
 def _request(vlm: VLM, sample: Sample, options: VerifyOptions) -> Request:
     message = user_message([sample.image], _question(sample, options), options.task)
-    greedy = SamplingParams(max_tokens=options.max_tokens)
+    # As users get it for tasks that read or locate: greedy, with the model's own penalties.
+    greedy = replace(vlm.sampling, temperature=0.0, max_tokens=options.max_tokens)
     return vlm.prepare([message], ImageOptions(task=options.task), greedy)

@@ -4,7 +4,7 @@ import * as api from './api.js';
 import { fit, SIDE } from './budget.js';
 
 // Formats that the server reads too. Other formats that the browser can show are converted.
-const SENT_AS_IS = ['image/png', 'image/jpeg', 'image/webp', 'image/gif', 'image/bmp'];
+const SENT_AS_IS = ['image/png', 'image/jpeg', 'image/webp', 'image/gif', 'image/bmp', 'image/avif'];
 const THUMB = 160;
 
 export class NotAPicture extends Error {}
@@ -54,7 +54,8 @@ async function scaled(picture, width, height) {
   return blob;
 }
 
-function drawn(source, width, height) {
+/** Transparent parts stay so, unless a `ground` is given: the server chooses what lies behind them. */
+function drawn(source, width, height, ground = null) {
   const canvas = document.createElement('canvas');
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext('2d');
@@ -89,5 +90,5 @@ export async function sent(pictures, area, signal, onUpload) {
 /** A small canvas of the picture. */
 export function thumbnail(picture) {
   const scale = Math.min(1, THUMB / Math.min(picture.width, picture.height));
-  return drawn(picture.image, Math.max(1, Math.round(picture.width * scale)), Math.max(1, Math.round(picture.height * scale)));
+  return drawn(picture.image, Math.max(1, Math.round(picture.width * scale)), Math.max(1, Math.round(picture.height * scale)), '#fff');
 }

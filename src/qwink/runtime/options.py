@@ -1,0 +1,103 @@
+"""The keyword options of `ask`, `stream` and `encode`: their types, checked and sorted."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from qwink.errors import OptionError
+from qwink.inputs.patches import Resample
+from qwink.runtime.preparation import ImageOptions
+from qwink.types import SamplingParams, Task
+
+if TYPE_CHECKING:
+    from qwink.inputs.fetch import FetchPolicy
+
+
+class ImageKeywords(TypedDict, total=False):
+    """How pictures are sized and which are accepted; see `ImageOptions`."""
+
+    task: Task
+    min_pixels: int | None
+    max_pixels: int | None
+    resample: Resample
+    max_image_pixels: int
+    fetch_policy: FetchPolicy | None
+
+
+class AskKeywords(ImageKeywords, total=False):
+    """`ImageKeywords`, and how tokens are chosen; see `SamplingParams`."""
+
+    max_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int | None
+    stop: str | Sequence[str]
+
+
+_IMAGE_NAMES = tuple(field.name for field in fields(ImageOptions))
+_SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
+_WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
+_TEXT = {"task", "resample", "stop", "fetch_policy"}
+_MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
+
+
+def split(
+    options: Mapping[str, Any], others: Sequence[str] = ("system", "timeout")
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword options as those of images and those of sampling.
+
+    `others` are names that the caller takes itself, for suggestions. Raises OptionError for an
+    unknown name, with the nearest known one, and for a value of the wrong type.
+    """
+    for name, value in options.items():
+        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *others))
+        _check_type(name, value)
+    images = {name: value for name, value in options.items() if name in _IMAGE_NAMES}
+    sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
+    stop = sampling.get("stop", ())
+    if isinstance(stop, str | list):
+        sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    return images, sampling
+
+
+def image_options(options: Mapping[str, Any]) -> ImageOptions:
+    """Options of images alone. Raises OptionError as `split` does, and for those of sampling."""
+    for name, value in options.items():
+        _check_name(name, _IMAGE_NAMES)
+        _check_type(name, value)
+    return ImageOptions(**options)
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raises OptionError unless it is None or a number of seconds above 0."""
+    if timeout is None:
+        return
+    _check_type("timeout", timeout)
+    if not timeout > 0:
+        raise OptionError(f"timeout is {timeout}; it must be above 0 seconds, or None")
+
+
+def _check_name(name: str, known: Sequence[str]) -> None:
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    raise OptionError(f"unknown option {name!r}; {hint}")
+
+
+def _check_type(name: str, value: Any) -> None:
+    if name in _TEXT or (value is None and name in _MAY_BE_NONE):
+        return
+    kind, what = (Integral, "a whole number") if name in _WHOLE else (Real, "a number")
+    if isinstance(value, bool) or not isinstance(value, kind):
+        shown = repr(value) if isinstance(value, int | float) else type(value).__name__
+        raise OptionError(f"{name} is {shown}; it must be {what}")
