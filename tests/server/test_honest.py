@@ -29,11 +29,20 @@ def post(server: Server, *parts: dict[str, Any], **fields: Any) -> httpx.Respons
 def test_warnings(server: Server) -> None:
     parts = picture(64, 64, kind="AVIF"), picture(64, 2048), picture(64, 64, kind="JPEG", cut=2)
     answer = post(server, *parts, max_pixels=8192).json()
-    small, cut, length = answer["warnings"]
+    small, cut = answer["warnings"]
     assert small.startswith("image 2 of 3: the image is shown at ")
     assert small.endswith("of its size (64×2048); crop it or raise max_pixels")
     assert cut.startswith("image 3 of 3: the image: cut off at its end")
-    assert length == "stopped after 2 tokens (length): max_tokens allows more"
+
+
+def test_an_end_that_the_request_did_not_choose_is_a_warning(server: Server) -> None:
+    parts = [picture(64, 64, kind="AVIF"), {"type": "text", "text": "Hi"}]
+    body = {"model": "tiny", "messages": [{"role": "user", "content": parts}], "temperature": 0}
+    url = f"{server.address}/v1/chat/completions"
+    answer = server.http.post(url, json=body, timeout=120).json()
+    reason = answer["choices"][0]["finish_reason"]
+    assert reason == "length", "the random model of the tests does not end by itself"
+    assert answer["warnings"][0].startswith("stopped after ")
 
 
 def test_limits_of_pictures(serve: Serve) -> None:

@@ -144,7 +144,8 @@ class Exchange:
                 failure.param = asked.place_of(error.index)
             raise failure from None
         question.warnings = (*asked.warnings, *question.warnings)
-        question.cut_reason = None  # the finish reason says it
+        if "max_tokens" in asked.sampling.given:
+            question.cut_reason = None  # the client chose the length; the finish reason tells it
         return question
 
     def _record_result(self, result: Result) -> None:
