@@ -115,6 +115,9 @@ class Sequence:
             text += self._accept(row)
             if self.finish_reason is not None or self.generated[-1] != draft:
                 break
+        if self._num_logprobs is None and self._constraint is not None and self._constraint.ends:
+            while self.finish_reason is None:  # the rest is known, and need not run
+                text += self._accept(None)
         self._num_shown += len(text)
         return text
 
