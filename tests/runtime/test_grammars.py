@@ -27,7 +27,7 @@ from qwink.runtime.vlm import VLM, Model
 from qwink.types import Message, Result, SamplingParams, Shape
 from tests.runtime.shaped import Rows
 
-RECEIPT = {
+RECEIPT: dict[str, Any] = {
     "type": "object",
     "properties": {
         "seller": {"type": "string", "maxLength": 8},
@@ -89,7 +89,7 @@ def test_forced_tokens_change_nothing(exact_model: Model) -> None:
     answers, engines = [], []
     for rows, together in ((1, 1), (8, 1), (24, 6)):
         engine = Rows(exact_model.engine, rows)
-        with VLM(replace(exact_model, engine=engine)) as vlm:  # type: ignore[arg-type]
+        with VLM(replace(exact_model, engine=engine)) as vlm:
             found = [
                 result
                 for first in range(0, len(questions), together)
@@ -113,7 +113,7 @@ def test_logprobs_are_the_models_own(exact_model: Model) -> None:
     found = []
     for rows in (1, 8):
         engine = Rows(exact_model.engine, rows)
-        with VLM(replace(exact_model, engine=engine)) as vlm:  # type: ignore[arg-type]
+        with VLM(replace(exact_model, engine=engine)) as vlm:
             sampling = vlm.split_options({"schema": RECEIPT, "max_tokens": 60})[1]
             message = Message("user", ("What is it?",))
             request = vlm.prepare([message], vlm.split_options({})[0], sampling, num_logprobs=2)
@@ -200,6 +200,7 @@ def test_choices_between_texts_that_share_a_start(shapes: Grammars, tiny_model: 
     tokenizer = tiny_model.tokenizer
     texts = ["the total", "the totally different", "the receipt"]
     shape = shape_of(schema={"enum": texts})
+    assert shape is not None
     for text in texts:
         constraint, _ = shapes.constraint(shape)
         for token in tokenizer.encode_text(json.dumps(text)):

@@ -198,7 +198,7 @@ def _closed(schema: Any) -> Any:
         return [_closed(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {}
+    closed: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, dict):
             closed[key] = {name: _closed(one) for name, one in value.items()}

@@ -131,7 +131,7 @@ class Tokenizer:
             return ids
         if len(text) > 1:
             return [token for character in text for token in self.encode_verbatim(character)]
-        return [self._library.token_to_id(_CHARACTERS[byte]) for byte in written]
+        return [self.token_id(_CHARACTERS[byte]) for byte in written]
 
     def encode_template(self, text: str, restore: Mapping[int, str] | None = None) -> list[int]:
         """Ids of text in which added tokens are recognised.
