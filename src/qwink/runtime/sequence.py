@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Series
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,11 +17,22 @@ from qwink.types import FinishReason, Prompt, SamplingParams, TokenLogprob
 Float = NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Tokens that may come next, and the chance of each to be right if those before it are."""
+
+    ids: tuple[int, ...] = ()
+    chances: tuple[float, ...] = ()
+
+
 class Drafter(Protocol):
     """Guesses the tokens that come next. A wrong guess costs time and changes nothing."""
 
-    def propose(self, generated: Series[int], most: int) -> Series[int]:
-        """Up to `most` ids that may follow the answer so far."""
+    def propose(self, generated: Series[int], most: int) -> Draft:
+        """Up to `most` tokens that may follow the answer so far."""
+
+    def finish(self, generated: Series[int]) -> None:
+        """The answer is whole."""
 
 
 class Sequence:
@@ -44,7 +56,9 @@ class Sequence:
         self._num_logprobs = num_logprobs
         self._logprobs: list[tuple[int, TokenLogprob]] = []  # and where each token's text begins
         self._num_decoded = self._num_shown = 0  # characters
+        self.num_accepted = self.num_rejected = 0  # drafts that were run
         self._drafter = drafter
+        self._draft, self._drafted_at = Draft(), -1  # and after how many tokens it was made
         self._drafts: tuple[int, ...] = ()  # what the next logits beyond the first belong to
         self._eos_ids = frozenset(tokenizer.eos_ids)
         self._sampler = Sampler(params, forbidden, vocab_size)
@@ -62,12 +76,27 @@ class Sequence:
         """M-RoPE position of the last token generated."""
         return self.prompt.next_position + len(self.generated) - 1
 
+    @property
+    def may_draft(self) -> bool:
+        """Whether there are drafts at all."""
+        return self._drafter is not None
+
+    def draft(self, most: int) -> Draft:
+        """Guesses of the tokens to come: up to `most`, as many as the answer may still have."""
+        most = min(most, self._params.max_tokens - len(self.generated) - 1)
+        if self._drafter is None or most <= 0:
+            return Draft()
+        self._draft = self._drafter.propose(self.generated, most)
+        self._drafted_at = len(self.generated)
+        return self._draft
+
     def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
         """The tokens to run next: the last one generated, then up to `num_drafts` guesses."""
-        most = min(num_drafts, self._params.max_tokens - len(self.generated) - 1)
-        self._drafts = ()
-        if self._drafter is not None and most > 0:
-            self._drafts = tuple(self._drafter.propose(self.generated, most))[:most]
+        fresh = self._drafted_at == len(self.generated)
+        if num_drafts and not (fresh and len(self._draft.ids) >= num_drafts):
+            self.draft(num_drafts)
+            fresh = self._drafted_at == len(self.generated)
+        self._drafts = self._draft.ids[:num_drafts] if fresh else ()
         return (self.generated[-1], *self._drafts)
 
     def accept(self, logits: Float) -> str:
@@ -77,12 +106,20 @@ class Sequence:
         Returns the text that has become safe to show. Raises GenerationError when logits are not
         numbers.
         """
-        text = ""
+        text, num_right = "", 0
         for row, draft in zip(logits, (*self._drafts, None), strict=False):
             text += self._accept(row)
-            if self.finish_reason is not None or self.generated[-1] != draft:
+            if self.generated[-1] != draft:
                 break
+            num_right += 1
+            if self.finish_reason is not None:
+                break
+        self.num_accepted += num_right
+        self.num_rejected += len(self._drafts) - num_right
+        self._drafts = ()
         self._num_shown += len(text)
+        if self.finish_reason is not None and self._drafter is not None:
+            self._drafter.finish(self.generated)
         return text
 
     def _accept(self, logits: Float) -> str:

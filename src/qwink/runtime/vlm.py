@@ -17,6 +17,7 @@ from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.conversation import Conversation
+from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
 from qwink.runtime.listening import listen, listen_async
 from qwink.runtime.memory import Memory
 from qwink.runtime.messages import last_result, user_message
@@ -67,9 +68,11 @@ class VLM:
         limits: Limits | None = None,
         memory: Memory | None = None,
         store: Store | None = None,
+        speculate: Speculate = "auto",
     ) -> None:
         """`context` limits prompt plus answer, in tokens; `store` keeps encoded images.
 
+        `speculate`: whether tokens are drafted; see `Drafting`.
         Raises OptionError if the model or the memory budget does not allow that many tokens.
         """
         most = model.engine.config.text.max_position_embeddings
@@ -89,6 +92,7 @@ class VLM:
         self._name, self._sampling = model.name, model.sampling
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
+        self.drafting = Drafting(model.engine.traits, model.tokenizer, speculate)
         vision = model.engine.config.vision
         output = EncoderOutput(
             vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
@@ -285,6 +289,7 @@ class VLM:
         num_logprobs: int | None = None,
         watch: Stopwatch | None = None,
         continue_final: bool = False,
+        hints: DraftHints = NO_HINTS,
     ) -> Request:
         """A conversation made ready for the scheduler: decode, resize, tokenise; no model work.
 
@@ -296,7 +301,7 @@ class VLM:
         Raises ImageError, PromptError (ContextOverflow), OptionError.
         """
         steps = self.prepare_steps(
-            messages, image_options, sampling, num_logprobs, watch, continue_final
+            messages, image_options, sampling, num_logprobs, watch, continue_final, hints=hints
         )
         while True:
             try:
@@ -314,10 +319,12 @@ class VLM:
         watch: Stopwatch | None = None,
         continue_final: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
+        hints: DraftHints = NO_HINTS,
     ) -> Generator[None, None, Request]:
         """As `prepare`, giving way after each picture, so that requests can take turns.
 
         `cancelled` is asked often, also from within a picture; then it raises Cancelled.
+        `hints` help to draft the answer, and do not change it.
         """
         model = self._open_model()  # before the work of decoding
         watch = watch or Stopwatch()
@@ -339,7 +346,13 @@ class VLM:
         full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
         sequence = TokenSequence(
-            prompt, sampling, model.tokenizer, self._forbidden, self._vocab_size, num_logprobs
+            prompt,
+            sampling,
+            model.tokenizer,
+            self._forbidden,
+            self._vocab_size,
+            num_logprobs,
+            self.drafting.drafter(prompt, hints),
         )
         return Request(
             sequence,
