@@ -20,7 +20,7 @@ from qwink.export.recipe import RECIPES
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.shape import json_object, shape_of
 from qwink.inputs.tokenizer import Tokenizer
-from qwink.runtime import grammars
+from qwink.runtime import costs, grammars
 from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen
 from qwink.runtime.vlm import VLM, Model
@@ -79,7 +79,7 @@ def ask_all(vlm: VLM, questions: Sequence[tuple[str, dict[str, Any]]]) -> list[R
         return list(pool.map(lambda one: vlm.ask(None, one[0], **one[1]), questions))
 
 
-def test_forced_tokens_change_nothing(exact_model: Model) -> None:
+def test_forced_tokens_change_nothing(exact_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy and drawn, alone and beside other grammars, and with one or several rows a step."""
     questions = [
         (f"What is it, number {seed}?", shape | {"seed": seed, "max_tokens": 90} | drawn)
@@ -87,9 +87,17 @@ def test_forced_tokens_change_nothing(exact_model: Model) -> None:
         for drawn in ({"temperature": 0.0}, {"temperature": 1.3, "top_p": 0.95})
     ]
     answers, engines = [], []
-    for rows, together in ((1, 1), (8, 1), (24, 6)):
-        engine = Rows(exact_model.engine, rows)
-        with VLM(replace(exact_model, engine=engine)) as vlm:
+    for rows, together, speculate in ((1, 1, "off"), (8, 1, "off"), (8, 6, "auto")):
+        engine: Any = Rows(exact_model.engine, rows)
+        with (
+            monkeypatch.context() as patch,
+            VLM(
+                replace(exact_model, engine=engine),
+                speculate=speculate,  # type: ignore[arg-type]
+            ) as vlm,
+        ):
+            if rows > 1:  # they seem to cost nothing, so that as many run as can
+                patch.setattr(costs.StepCosts, "extra", lambda *_: 0.0)
             found = [
                 result
                 for first in range(0, len(questions), together)
@@ -108,11 +116,13 @@ def test_forced_tokens_change_nothing(exact_model: Model) -> None:
     assert engines[1].num_rows == engines[0].num_rows  # no row is run in vain
 
 
-def test_logprobs_are_the_models_own(exact_model: Model) -> None:
+def test_logprobs_are_the_models_own(exact_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forced tokens have theirs too, the same with one row a step and with many."""
     found = []
     for rows in (1, 8):
-        engine = Rows(exact_model.engine, rows)
+        engine: Any = Rows(exact_model.engine, rows)
+        if rows > 1:
+            monkeypatch.setattr(costs.StepCosts, "extra", lambda *_: 0.0)
         with VLM(replace(exact_model, engine=engine)) as vlm:
             sampling = vlm.split_options({"schema": RECEIPT, "max_tokens": 60})[1]
             message = Message("user", ("What is it?",))
