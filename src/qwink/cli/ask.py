@@ -19,6 +19,7 @@ from qwink.cli.console import (
     remark,
 )
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
+from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.errors import ImageError, ImageTooLarge, OptionError
 
 if TYPE_CHECKING:
@@ -113,6 +114,10 @@ def ask(
         list[str] | None,
         typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
     ] = None,
+    schema: Schema = None,
+    choices: Choices = None,
+    regex: Regex = None,
+    grammar: Grammar = None,
     min_pixels: Annotated[
         int | None,
         typer.Option(
@@ -148,6 +153,8 @@ def ask(
       qwink ask page.png --task document > page.md
       qwink ask before.jpg after.jpg -q "What changed?" --timings
       cat photo.jpg | qwink ask - --json
+      qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
+      qwink ask photo.jpg -q "Day or night?" --choices day,night --json
     """
     sources = images or []
     if question is not None and not question.strip():
@@ -175,6 +182,7 @@ def ask(
     _check(sources, given, sized)
     if len(sources) > 1:
         remark(f"asking about {len(sources)} pictures together, in one question")
+    shape = shape_options(schema, choices, regex, grammar)
     pictures = _read_stdin(sources)
     engine_options: dict[str, Any] = {
         "engine": engine,
@@ -185,7 +193,7 @@ def ask(
         "threads": threads,
     }
     vlm = _load(model, engine_options, context, hint=not as_json and on_terminal())
-    events = vlm.stream(pictures, question, system=system, **given, **sized)
+    events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 
     from qwink.cli.report import as_document, show_remarks, show_timings
 
