@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         SamplingParams,
         Timings,
         Usage,
+        Video,
     )
 
 __version__ = "0.1.0.dev0"
@@ -43,6 +44,7 @@ _HOMES = {
     "Timings": "qwink.types",
     "Usage": "qwink.types",
     "VLM": "qwink.runtime.vlm",
+    "Video": "qwink.types",
     "load": "qwink.runtime.models",
 }
 
@@ -58,6 +60,7 @@ __all__ = [
     "SamplingParams",
     "Timings",
     "Usage",
+    "Video",
     "load",
 ]
 

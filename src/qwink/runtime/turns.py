@@ -13,6 +13,8 @@ from typing import Any
 
 from qwink.engine.base import Engine
 from qwink.errors import Cancelled, ContextOverflow, ImageError
+from qwink.inputs.containers import is_video
+from qwink.inputs.files import BinaryFile, read_object
 from qwink.inputs.length import least_tokens
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.messages import ImagePart, text_of
@@ -20,12 +22,16 @@ from qwink.runtime.preparation import (
     FoundImage,
     ImageOptions,
     PreparedImage,
+    fetched,
     find_image,
     prepare_found,
 )
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.tasks import TaskFinder, warnings_of
-from qwink.types import Message, Task
+from qwink.runtime.videos import FoundVideo, find_video, prepare_video
+from qwink.types import Message, Task, Video
+
+Parts = tuple[str | PreparedImage, ...]  # what a picture or video becomes in a turn
 
 
 @dataclass(slots=True)
@@ -75,15 +81,17 @@ class Turns:
                 self._check_room(num_tokens)
                 found[-1].append(image)
                 yield
-        known: dict[Hashable, PreparedImage] = {}
+        known: dict[Hashable, Parts] = {}
         given: list[PreparedImage] = []  # every picture in order, equal ones too
         tasks = TaskFinder(options.task)
         number = 0
         turns = []
         for message, parts in zip(messages, found, strict=True):
-            for place, part in enumerate(parts):
-                wanted = options.task
-                if isinstance(part, FoundImage):
+            content: list[Any] = []
+            for part in parts:
+                wanted: Task = options.task
+                prepared: Parts = (part,)
+                if isinstance(part, FoundImage | FoundVideo):
                     wanted, identity = part.options.task, part.identity
                     if identity not in known:
                         self._check()
@@ -91,23 +99,35 @@ class Turns:
                             known[identity] = self._prepare(part)
                         yield
                     number += 1
-                    part = known[identity]
-                if isinstance(part, PreparedImage):
-                    given.append(part)
-                    tasks.add_picture(part.task, wanted)
-                    parts[place] = self.images.setdefault(part.key, part)
-            turns.append(Message(message.role, tuple(parts)))
+                    prepared = known[identity]
+                for one in prepared:
+                    if isinstance(one, PreparedImage):
+                        given.append(one)
+                        tasks.add_picture(one.task, wanted)
+                        one = self.images.setdefault(one.key, one)
+                    content.append(one)
+            turns.append(Message(message.role, tuple(content)))
         self._check()
         self.warnings, self.task = warnings_of(given), tasks.found(messages)
         return turns
 
-    def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage:
+    def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage | FoundVideo:
         picked = part if isinstance(part, ImagePart) else ImagePart(part)
         chosen = picked.options or options
-        return find_image(picked.source, question, chosen, self.engine, self.watch)
+        source: Any = picked.source
+        if not isinstance(source, Video):
+            with self.watch.stage("fetch"):
+                source = fetched(source, chosen.fetch_policy)
+                source = read_object(source) if isinstance(source, BinaryFile) else source
+        if isinstance(source, Video) or is_video(source):
+            room = self.context // 2  # leaves as much for the rest of the conversation
+            return find_video(source, question, chosen, self.engine, self.watch, room, self._check)
+        return find_image(source, question, chosen, self.engine, self.watch)
 
-    def _prepare(self, image: FoundImage) -> PreparedImage:
-        return prepare_found(image, self.engine, self.watch, self._check)
+    def _prepare(self, part: FoundImage | FoundVideo) -> Parts:
+        if isinstance(part, FoundVideo):
+            return prepare_video(part, self.engine, self.watch, self._check)
+        return (prepare_found(part, self.engine, self.watch, self._check),)
 
     def _check(self) -> None:
         if self.cancelled():
