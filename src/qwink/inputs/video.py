@@ -92,7 +92,9 @@ def open_video(
             raise ImageError(f"no frame of {name} can be decoded; save or download it again")
         height, width = _upright(first).shape[:2]
         rate = float(stream.average_rate or stream.guessed_rate or _DEFAULT_RATE)
-        total = stream.frames or _frames_of_duration(container, stream, rate)
+        total = stream.frames
+        if not total and kind != "mpeg":  # whose duration is a guess from its bit rate
+            total = _frames_of_duration(container, stream, rate)
         size = _square_pixels(first, width, height)
     if not total:
         total, rate = _counted(content, kind, name, rate, check)
@@ -169,6 +171,8 @@ def _opened(
             if not container.streams.video:
                 raise ImageError(f"{name} has sound but no pictures; give a video with pictures")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise ImageError(f"the pictures of {name} have no decoder; save it as H.264")
             stream.thread_type = "AUTO"
             yield container, stream
     except QwinkError:

@@ -13,25 +13,14 @@ from typing import Any
 
 from qwink.engine.base import Engine
 from qwink.errors import Cancelled, ContextOverflow, ImageError
-from qwink.inputs.containers import is_video
-from qwink.inputs.files import BinaryFile, read_object
 from qwink.inputs.length import least_tokens
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.messages import ImagePart, text_of
-from qwink.runtime.preparation import (
-    FoundImage,
-    ImageOptions,
-    PreparedImage,
-    fetched,
-    find_image,
-    prepare_found,
-)
+from qwink.runtime.parts import Found, Parts, find_part, prepare_part
+from qwink.runtime.preparation import ImageOptions, PreparedImage
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.tasks import TaskFinder, warnings_of
-from qwink.runtime.videos import FoundVideo, find_video, prepare_video
-from qwink.types import Message, Task, Video
-
-Parts = tuple[str | PreparedImage, ...]  # what a picture or video becomes in a turn
+from qwink.types import Message, Task
 
 
 @dataclass(slots=True)
@@ -91,12 +80,14 @@ class Turns:
             for part in parts:
                 wanted: Task = options.task
                 prepared: Parts = (part,)
-                if isinstance(part, FoundImage | FoundVideo):
+                if isinstance(part, Found):
                     wanted, identity = part.options.task, part.identity
                     if identity not in known:
                         self._check()
                         with _numbered(number):
-                            known[identity] = self._prepare(part)
+                            known[identity] = prepare_part(
+                                part, self.engine, self.watch, self._check
+                            )
                         yield
                     number += 1
                     prepared = known[identity]
@@ -111,23 +102,12 @@ class Turns:
         self.warnings, self.task = warnings_of(given), tasks.found(messages)
         return turns
 
-    def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage | FoundVideo:
+    def _find(self, part: Any, question: str, options: ImageOptions) -> Found:
         picked = part if isinstance(part, ImagePart) else ImagePart(part)
-        chosen = picked.options or options
-        source: Any = picked.source
-        if not isinstance(source, Video):
-            with self.watch.stage("fetch"):
-                source = fetched(source, chosen.fetch_policy)
-                source = read_object(source) if isinstance(source, BinaryFile) else source
-        if isinstance(source, Video) or is_video(source):
-            room = self.context // 2  # leaves as much for the rest of the conversation
-            return find_video(source, question, chosen, self.engine, self.watch, room, self._check)
-        return find_image(source, question, chosen, self.engine, self.watch)
-
-    def _prepare(self, part: FoundImage | FoundVideo) -> Parts:
-        if isinstance(part, FoundVideo):
-            return prepare_video(part, self.engine, self.watch, self._check)
-        return (prepare_found(part, self.engine, self.watch, self._check),)
+        chosen, context = picked.options or options, self.context
+        return find_part(
+            picked.source, question, chosen, self.engine, self.watch, context, self._check
+        )
 
     def _check(self) -> None:
         if self.cancelled():
