@@ -197,5 +197,7 @@ def test_options_of_videos(vlm: VLM, tmp_path: Path) -> None:
         vlm.ask(path, "Hi", start=11.0)
     with pytest.raises(OptionError, match="exclude each other"):
         vlm.ask(path, "Hi", fps=1.0, num_frames=3)
+    with pytest.raises(OptionError, match="options of videos, and there is none"):
+        vlm.ask(noise(1)[0], "Hi", fps=1.0)
     with pytest.raises(ImageError, match="no pictures"):
         vlm.ask(Video([]), "Hi")

@@ -14,6 +14,7 @@ import numpy as np
 from qwink.errors import OptionError
 
 DEFAULT_FPS = 2.0
+_MOST_FRAMES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,9 @@ class VideoOptions:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise OptionError(f"{name} is {value}; it must be above 0")
+        for name in ("num_frames", "max_frames"):
+            if (getattr(self, name) or 0) > _MOST_FRAMES:
+                raise OptionError(f"{name} is above {_MOST_FRAMES}; no context holds as many")
         for name in ("start", "end"):
             value = getattr(self, name)
             if value is not None and not (value >= 0 and math.isfinite(value)):

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qwink.engine.base import Engine
-from qwink.errors import Cancelled, ContextOverflow, ImageError
+from qwink.errors import Cancelled, ContextOverflow, ImageError, OptionError
+from qwink.inputs.frames import VideoOptions
 from qwink.inputs.length import least_tokens
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.messages import ImagePart, text_of
@@ -20,6 +21,7 @@ from qwink.runtime.parts import Found, Parts, find_part, prepare_part
 from qwink.runtime.preparation import ImageOptions, PreparedImage
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.tasks import TaskFinder, warnings_of
+from qwink.runtime.videos import FoundVideo
 from qwink.types import Message, Task
 
 
@@ -70,6 +72,11 @@ class Turns:
                 self._check_room(num_tokens)
                 found[-1].append(image)
                 yield
+        if options.video != VideoOptions() and not _has_video(found):
+            raise OptionError(
+                "fps, num_frames, min_frames, max_frames, start and end are options of videos, and "
+                "there is none; leave them out"
+            )
         known: dict[Hashable, Parts] = {}
         given: list[PreparedImage] = []  # every picture in order, equal ones too
         tasks = TaskFinder(options.task)
@@ -116,6 +123,10 @@ class Turns:
     def _check_room(self, num_tokens: int) -> None:
         if num_tokens >= self.context:
             raise ContextOverflow(num_tokens, self.context - 1, at_least=True)
+
+
+def _has_video(turns: Sequence[Sequence[Any]]) -> bool:
+    return any(isinstance(part, FoundVideo) for parts in turns for part in parts)
 
 
 @contextmanager

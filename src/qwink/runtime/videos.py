@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from qwink.engine.base import Engine, image_key
-from qwink.errors import ImageError, OptionError
+from qwink.errors import ImageError
 from qwink.inputs.budget import TOKEN_PIXELS, Budget, asked_task, choose_budget, fit
-from qwink.inputs.frames import DEFAULT_FPS, VideoOptions, choose_frames, spread
+from qwink.inputs.frames import DEFAULT_FPS, choose_frames, spread
 from qwink.inputs.images import OpenedImage, decode, open_image
 from qwink.inputs.patches import prepare_frames, resize_pixels
 from qwink.inputs.video import Frame, OpenedVideo, decode_frames, open_video
@@ -210,9 +210,3 @@ def _budget(
 
 def _name(opened: OpenedVideo | tuple[OpenedImage, ...]) -> str:
     return opened.name if isinstance(opened, OpenedVideo) else "the video"
-
-
-def check_video_options(options: VideoOptions, what: str) -> None:
-    """Raises OptionError if options of videos are given for something else."""
-    if options != VideoOptions():
-        raise OptionError(f"{what} is no video: fps, num_frames, start and end do not apply")
