@@ -47,6 +47,7 @@ sanitize: $(DEV) ## test the kernels with checks of their memory and arithmetic
 
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
+	@$(BIN)/python scripts/make_api_docs.py
 	@$(BIN)/python -m scripts.make_performance
 	@$(BIN)/python -m scripts.make_tables
 

@@ -81,7 +81,7 @@ class OptionError(QwinkError, ValueError):
 
 
 class GenerationError(QwinkError):
-    """The model produced something that is not a number."""
+    """The model computed logits that are not numbers."""
 
 
 class OutOfMemory(QwinkError):
