@@ -18,6 +18,7 @@ from typing import Any, get_args
 import qwink
 from qwink import errors, types
 from qwink.inputs import patches
+from qwink.inputs.frames import VideoOptions
 from qwink.runtime.options import AskKeywords, ImageKeywords
 from qwink.runtime.preparation import ImageOptions
 
@@ -39,9 +40,10 @@ pictures. An unknown keyword raises `OptionError` with the nearest known name. T
 `ImageKeywords` and `AskKeywords` in `qwink.runtime.options`.
 """
 PICTURE_OPTIONS = """\
-### Options of pictures
+### Options of pictures and videos
 
-Each task has areas and a default question ([choosing](choosing.md)).
+Each task has areas and a default question ([choosing](choosing.md)); frames of videos are chosen as
+[videos](videos.md) says.
 """
 ANSWER_OPTIONS = """\
 Defaults are those of the model (`vlm.sampling`); the table shows those of a model without its own.
@@ -60,7 +62,7 @@ METHODS = {
     "Conversation": ("ask", "stream"),
 }
 RESULTS = ("Result", "Event", "Timings", "Usage", "TokenLogprob")
-PICTURES = ("EncodedImage", "Picture", "Message")
+PICTURES = ("EncodedImage", "Picture", "Video", "Message")
 LIMITS = ("FetchPolicy", "Limits", "Memory")
 NAMED = {
     "Task": types.Task,
@@ -128,9 +130,11 @@ def fields_table(cls: type) -> str:
     return "\n".join(rows)
 
 
-def options_table(keywords: type, defaults: type) -> str:
+def options_table(keywords: type, *holders: type) -> str:
     """One row for each keyword option, with the default of the class that holds it."""
-    known = {field.name: shown(field.default) for field in dataclasses.fields(defaults)}
+    known = {
+        field.name: shown(field.default) for cls in holders for field in dataclasses.fields(cls)
+    }
     rows = list(table("option", "type", "default", "meaning"))
     for name, (annotation, text) in field_docs(keywords).items():
         default = f"`{known[name]}`" if name in known else "–"
@@ -215,7 +219,7 @@ def render() -> str:
             *methods("VLM"),
             *methods("Conversation"),
             OPTIONS,
-            f"{PICTURE_OPTIONS}\n{options_table(ImageKeywords, ImageOptions)}\n",
+            f"{PICTURE_OPTIONS}\n{options_table(ImageKeywords, ImageOptions, VideoOptions)}\n",
             f"### Options of answers\n\n{doc(types.SamplingParams)}\n\n{ANSWER_OPTIONS}\n"
             f"{options_table(AskKeywords, types.SamplingParams)}\n",
             "## Results\n",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         SamplingParams,
         Timings,
         Usage,
+        Video,
     )
 
 __version__ = "0.1.0.dev0"
@@ -49,6 +50,7 @@ _HOMES = {
     "Timings": "qwink.types",
     "Usage": "qwink.types",
     "VLM": "qwink.runtime.vlm",
+    "Video": "qwink.types",
     "load": "qwink.runtime.models",
 }
 
@@ -67,6 +69,7 @@ __all__ = [
     "SamplingParams",
     "Timings",
     "Usage",
+    "Video",
     "load",
 ]
 

@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from qwink.errors import OptionError
+from qwink.inputs.frames import VideoOptions
 from qwink.inputs.patches import Resample
 from qwink.runtime.preparation import ImageOptions
 from qwink.types import SamplingParams, Task
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ImageKeywords(TypedDict, total=False):
-    """How pictures are sized and which are accepted; see `ImageOptions`."""
+    """How pictures are sized and which are accepted; see `ImageOptions` and `VideoOptions`."""
 
     task: Task
     """Kind of question. It sets how many pixels a picture gets in the model, and the defaults of
@@ -35,6 +36,18 @@ class ImageKeywords(TypedDict, total=False):
     is decoded at half its width and height."""
     fetch_policy: FetchPolicy | None
     """Which URLs may be fetched. None: no URL."""
+    fps: float | None
+    """Frames of a video that are shown for each second of it. None: 2."""
+    num_frames: int | None
+    """Frames of a video that are shown in all, instead of `fps`."""
+    min_frames: int
+    """Least number of frames with `fps`."""
+    max_frames: int
+    """Largest number of frames with `fps`."""
+    start: float | None
+    """Second of the video to start at. None: its start."""
+    end: float | None
+    """Second of the video to end at. None: its end."""
 
 
 class AskKeywords(ImageKeywords, total=False):
@@ -64,11 +77,17 @@ class AskKeywords(ImageKeywords, total=False):
     """Texts that end the answer; the answer does not contain them."""
 
 
-_IMAGE_NAMES = tuple(field.name for field in fields(ImageOptions))
+_VIDEO_NAMES = tuple(field.name for field in fields(VideoOptions))
+_IMAGE_NAMES = (
+    *(field.name for field in fields(ImageOptions) if field.name != "video"),
+    *_VIDEO_NAMES,
+)
 _SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
 _WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
+_WHOLE |= {"num_frames", "min_frames", "max_frames"}
 _TEXT = {"task", "resample", "stop", "fetch_policy"}
 _MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
+_MAY_BE_NONE |= {"fps", "num_frames", "start", "end"}
 
 
 def split(
@@ -82,7 +101,7 @@ def split(
     for name, value in options.items():
         _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *others))
         _check_type(name, value)
-    images = {name: value for name, value in options.items() if name in _IMAGE_NAMES}
+    images = _sizes({name: value for name, value in options.items() if name in _IMAGE_NAMES})
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
     stop = sampling.get("stop", ())
     if isinstance(stop, str | list):
@@ -95,7 +114,14 @@ def image_options(options: Mapping[str, Any]) -> ImageOptions:
     for name, value in options.items():
         _check_name(name, _IMAGE_NAMES)
         _check_type(name, value)
-    return ImageOptions(**options)
+    return ImageOptions(**_sizes(options))
+
+
+def _sizes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of ImageOptions, with those of videos together."""
+    video = {name: value for name, value in options.items() if name in _VIDEO_NAMES}
+    others = {name: value for name, value in options.items() if name not in _VIDEO_NAMES}
+    return {**others, "video": VideoOptions(**video)} if video else others
 
 
 def check_timeout(timeout: float | None) -> None:
