@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qwink.lab.soak.process import Sample, ServerProcess
+from qwink.lab.process import Sample, ServerProcess
 from qwink.lab.soak.store import StoreState, check_store
 from qwink.lab.soak.users import Tally
 from qwink.lab.soak.wire import exchange

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qwink.errors import QwinkError
+from qwink.lab.process import ServerProcess
 from qwink.lab.soak.answers import Unreadable, answer_of
 from qwink.lab.soak.lives import Lives
-from qwink.lab.soak.process import ServerProcess
 from qwink.lab.soak.questions import MAX_BODY_MB, Answer, Question, questions, refusals
 from qwink.lab.soak.users import Users
 from qwink.lab.soak.verdict import Soak, verdict
@@ -84,7 +84,9 @@ async def _right_answers(plan: Plan, asked: Sequence[Question], folder: Path) ->
             try:
                 answers.append(answer_of(question.path, reply, False))
             except Unreadable as error:
-                raise QwinkError(f"a question has no answer: {error}") from None
+                raise QwinkError(
+                    f"a question has no answer: {error}: {reply.body[:300]!r}"
+                ) from None
         return answers
     finally:
         server.kill()

@@ -8,8 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
+from qwink.lab.process import ServerProcess
 from qwink.lab.soak.answers import Unreadable, answer_of
-from qwink.lab.soak.process import ServerProcess
 from qwink.lab.soak.questions import CHAT, SALT_BYTES, Answer, Question, Refused
 from qwink.lab.soak.wire import Exchange, Pace, Reply, exchange
 

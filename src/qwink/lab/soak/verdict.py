@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qwink.lab.process import ServerProcess
 from qwink.lab.soak.lives import Life, Lives
-from qwink.lab.soak.process import ServerProcess
 from qwink.lab.soak.users import Tally
 
 LEAST_JUDGED_S = 60.0  # shorter lives say nothing about growth

@@ -98,11 +98,14 @@ class Exchange:
             await self._drain()
             return
         for piece in pieces:
+            if self._writer.is_closing():  # refused early
+                break
             self._writer.write(self._parser.send(h11.Data(data=piece)) or b"")
             await self._drain()
             if self._pace.send_pause_s:
                 await asyncio.sleep(self._pace.send_pause_s)
-        self._parser.send(h11.EndOfMessage())
+        else:
+            self._parser.send(h11.EndOfMessage())
 
     async def _drain(self) -> None:
         with contextlib.suppress(ConnectionError):  # refused early: the response says why

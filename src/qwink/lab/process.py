@@ -1,4 +1,4 @@
-"""The server of a soak: a process that is started again on the same port and store."""
+"""A server process to measure: `qwink serve`, of this or another checkout."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from qwink.errors import QwinkError
+from qwink.settings import environment
 
 _PATIENCE_S = 120.0
 
@@ -29,13 +30,15 @@ class Sample:
 
 
 class ServerProcess:
-    """`qwink serve`, started again and again. `life` counts the starts; `up` is whether it answers.
+    """`qwink serve`, which can be started again on the same port.
 
-    `announced` is whether a restart is under way: then a client may get 503 or lose its connection.
+    Its output goes to files in `folder`. `source` is the folder that it imports qwink from, None
+    for this process's. `life` counts the starts; `up` is whether it answers.
     """
 
-    def __init__(self, arguments: Sequence[str], folder: Path) -> None:
+    def __init__(self, arguments: Sequence[str], folder: Path, source: str | None = None) -> None:
         self._arguments, self._folder = tuple(arguments), folder
+        self._environment = {**environment(), **({"PYTHONPATH": source} if source else {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.life, self.port, self.up = 0, 0, False
         self.exit_codes: list[int] = []
@@ -60,7 +63,10 @@ class ServerProcess:
         command = [sys.executable, "-m", "qwink", "serve", "--port", str(self.port)]
         with out.open("wb") as printed, log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*command, *self._arguments], stdout=printed, stderr=errors
+                [*command, *self._arguments],
+                stdout=printed,
+                stderr=errors,
+                env=self._environment,
             )
         deadline = time.monotonic() + _PATIENCE_S
         async with httpx.AsyncClient(trust_env=False) as http:
