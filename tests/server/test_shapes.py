@@ -90,6 +90,8 @@ def test_parse(client: openai.OpenAI, seed: int) -> None:
         extra_body={"seed": seed},
     )
     assert isinstance(response.output_parsed, Receipt)
+    assert response.text is not None
+    assert response.text.format is not None
     assert response.text.format.type == "json_schema"
 
 
