@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
@@ -430,11 +429,12 @@ class VLM:
                 model.tokenizer,
                 self._forbidden,
                 self._vocab_size,
-                json.loads(shape.source),
+                shape,
+                room,
                 num_logprobs,
             )
             sequence: TokenSequence = choosing
-            most = max(most, choosing.check_room(room))
+            most = max(most, choosing.num_reserved)
         else:
             sequence = TokenSequence(
                 prompt,
