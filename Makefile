@@ -16,7 +16,7 @@ DEV := $(VENV)/.installed-dev
 NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch] src/qwink/native/*/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help ask test test-deploy check fix sanitize docs clean
+.PHONY: help ask test test-deploy check fix sanitize docs wheels clean
 .DELETE_ON_ERROR:
 
 help: ## list these words
@@ -49,6 +49,11 @@ docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
 	@$(BIN)/python -m scripts.make_performance
 	@$(BIN)/python -m scripts.make_tables
+
+wheels: $(DEV) ## build and test what a release uploads, in dist/
+	@rm -rf dist
+	@$(BIN)/python -m scripts.make_wheels --out dist
+	@QWINK_TEST_WHEELS=dist $(BIN)/python -m pytest tests/release
 
 clean: ## remove what these chores made, .venv included
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
