@@ -3,6 +3,7 @@
 PYTHON ?= python3
 IMAGE ?= examples/receipt-line.png
 Q ?= What does it say?
+FUZZ_MINUTES ?= 2
 # To the shell as they are, whatever quotes they hold.
 export IMAGE Q
 
@@ -16,7 +17,7 @@ DEV := $(VENV)/.installed-dev
 NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch] src/qwink/native/*/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help ask test test-deploy check fix sanitize docs wheels clean
+.PHONY: help ask test test-deploy check fix sanitize fuzz docs wheels clean
 .DELETE_ON_ERROR:
 
 help: ## list these words
@@ -44,6 +45,9 @@ test-deploy: $(DEV) ## run the steps of the image without Docker, and all tests 
 
 sanitize: $(DEV) ## test the kernels with checks of their memory and arithmetic
 	@$(BIN)/python -m tests.native.sanitize
+
+fuzz: $(DEV) ## the same with random shapes and values: FUZZ_MINUTES for each instruction set
+	@$(BIN)/python -m tests.native.sanitize --fuzz $(FUZZ_MINUTES)
 
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
