@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qwink.batches.batch import batch
     from qwink.errors import QwinkError
     from qwink.runtime.conversation import Conversation
     from qwink.runtime.models import load
@@ -43,6 +44,7 @@ _HOMES = {
     "Timings": "qwink.types",
     "Usage": "qwink.types",
     "VLM": "qwink.runtime.vlm",
+    "batch": "qwink.batches.batch",
     "load": "qwink.runtime.models",
 }
 
@@ -58,6 +60,7 @@ __all__ = [
     "SamplingParams",
     "Timings",
     "Usage",
+    "batch",
     "load",
 ]
 
