@@ -18,12 +18,13 @@ from qwink.batches.rows import Row
 from qwink.batches.runner import Asking, Runner, Work
 from qwink.batches.sources import Sources
 from qwink.batches.tables import Columns
+from qwink.engine.sampler import validate
 from qwink.errors import OptionError
 from qwink.runtime.models import load
-from qwink.runtime.options import AskKeywords
+from qwink.runtime.options import AskKeywords, split
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
-from qwink.types import ImageSource
+from qwink.types import ImageSource, SamplingParams
 
 WHERE: tuple[Where, ...] = ("new", "errors", "new+errors")
 
@@ -66,8 +67,7 @@ def batch(
     and OSError.
     """
     given = Sources(_as_tuple(sources), recursive, columns or Columns(), lines)
-    given.check()
-    _check(where, limit, concurrency, near_duplicates)
+    check(given, options, out, where, limit, concurrency, near_duplicates)
     with ExitStack() as stack:
         if isinstance(model, VLM):
             vlm = model
@@ -175,9 +175,21 @@ def _as_tuple(sources: Any) -> tuple[Any, ...]:
     return tuple(sources) if several else (sources,)
 
 
-def _check(
-    where: str, limit: int | None, concurrency: int | None, near_duplicates: int | None
+def check(
+    sources: Sources,
+    options: Mapping[str, Any],
+    out: str | os.PathLike[str] | None,
+    where: str,
+    limit: int | None,
+    concurrency: int | None,
+    near_duplicates: int | None,
 ) -> None:
+    """Raises OptionError for what can be seen to be wrong before a model is loaded."""
+    sources.check()
+    _, sampling = split(options, ())
+    validate(SamplingParams(**sampling))
+    if out is not None:
+        Ledger(Path(out), {})
     if where not in WHERE:
         raise OptionError(f"where is {where!r}; it must be {', '.join(WHERE)}")
     if limit is not None and limit < 1:

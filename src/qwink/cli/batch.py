@@ -143,20 +143,22 @@ def batch(
         "quantize": quantize,
         "threads": threads,
     }
-    if concurrency is not None and concurrency < 1:
-        raise OptionError(f"--concurrency is {concurrency}; it must be 1 or more")
     if where == "errors" and out == "-":
         raise OptionError("--where errors asks again about rows of a file; name it by --out")
     lines = _stdin_lines() if sources and "-" in sources else None
 
     from qwink.batches.batch import batch as run
+    from qwink.batches.batch import check
     from qwink.batches.sources import Sources
     from qwink.batches.tables import Columns
     from qwink.cli.loading import load_model
     from qwink.runtime.scheduler import Limits
 
     columns = Columns(column, question_column, id_column)
-    Sources(tuple(sources or ()), recursive, columns, lines).check()  # before a model is loaded
+    given = {name: value for name, value in asked.items() if value is not None}
+    file = None if out == "-" else out
+    wanted = Sources(tuple(sources or ()), recursive, columns, lines)
+    check(wanted, given, file, where, limit, concurrency, near_duplicates)
     limits = Limits() if concurrency is None else Limits(max_running=concurrency)
     with (
         load_model(model, engine_options, context, limits, hint=on_terminal()) as vlm,
@@ -166,7 +168,7 @@ def batch(
                 list(sources or ()),
                 (question or "").strip() or None,
                 model=vlm,
-                out=None if out == "-" else out,
+                out=file,
                 system=system,
                 recursive=recursive,
                 columns=columns,
@@ -177,7 +179,7 @@ def batch(
                 near_duplicates=near_duplicates,
                 skip_blank=skip_blank,
                 progress=report.show,
-                **{name: value for name, value in asked.items() if value is not None},
+                **given,
             )
         ) as rows,
     ):
