@@ -47,9 +47,9 @@ def test_the_same_command_goes_on(qwink: RunQwink, folder: Path, suffix: str) ->
     command = ("batch", folder, *SHORT, "--out", out)
     assert qwink(*command, "--limit", 3).code == 0
     ran = qwink(*command)
-    assert "qwink: 1 rows in " in ran.err
-    assert "; 3 were there" in ran.err
-    assert "nothing to do; 4 were there" in qwink(*command).err
+    assert "qwink: 1 row in " in ran.err
+    assert "; rows from before: 3" in ran.err
+    assert "nothing to do; rows from before: 4" in qwink(*command).err
     if suffix == "jsonl":
         found = [row["source"] for row in lines(out.read_text("utf-8"))]
     elif suffix == "csv":
@@ -176,7 +176,7 @@ def test_an_interrupt_says_how_to_go_on(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert b"rows in " + str(out).encode() + b"; the same command goes on" in err
+    assert b" in " + str(out).encode() + b"; the same command goes on" in err
     assert b"Traceback" not in err
     with out.open(newline="", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) >= 3

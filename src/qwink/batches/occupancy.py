@@ -22,11 +22,12 @@ class Limit:
     reading_s: float
 
     def __str__(self) -> str:
-        waited = f"it could have taken more pictures {self.starved:.0%} of the time"
+        article = "" if self.what == "decoding" else "the "
         return (
-            f"the limit was {'the ' if self.what != 'decoding' else ''}{self.what}"
-            f" (the engine: {waited}; decoding {self.decoding_s:.1f} s,"
-            f" reading {self.reading_s:.1f} s of {self.engine_s:.1f} s)"
+            f"the limit was {article}{self.what}"
+            f" (the engine could have taken more pictures {self.starved:.0%} of the time;"
+            f" decoding {self.decoding_s:.1f} s, reading {self.reading_s:.1f} s"
+            f" of {self.engine_s:.1f} s)"
         )
 
 

@@ -219,7 +219,7 @@ class _Report(Bar):
             self._stop_bar()
             done = self._last.done if self._last else 0
             go_on = "" if self._out == "-" else f" in {self._out}; the same command goes on"
-            remark(f"stopped after {done} rows{go_on}")
+            remark(f"stopped after {_number(done, 'row')}{go_on}")
             raise
 
     def show(self, progress: Progress) -> None:
@@ -247,18 +247,19 @@ class _Report(Bar):
         last = self._last
         if last is None:
             return
-        there = f"; {last.before} were there" if last.before else ""
+        there = f"; rows from before: {last.before}" if last.before else ""
         if not last.done:
             remark(f"nothing to do{there}")
         else:
             took = format_seconds(last.elapsed_s)
-            parts = [f"{last.done} rows in {took} ({last.rate:.1f}/s)"]
-            parts += [f"{last.errors} errors"] if last.errors else []
-            parts += [f"{last.copied} answers of equal pictures"] if last.copied else []
+            parts = [f"{_number(last.done, 'row')} in {took} ({last.rate:.1f}/s)"]
+            parts += [_number(last.errors, "error")] if last.errors else []
+            parts += [f"{_number(last.copied, 'answer')} of equal pictures"] if last.copied else []
             parts += [f"{last.skipped} blank"] if last.skipped else []
             remark(", ".join(parts) + there)
         if last.repeated:
-            remark(f"{last.repeated} items had an id that was there already and were left out")
+            items = _number(last.repeated, "item")
+            remark(f"left out {items} with the same id as another one of this run")
         if self.failed and self._out != "-":
             num_failed = last.errors + last.failed_before
             remark(f"rows with an error: {num_failed}; --retry-errors asks about them again")
@@ -270,7 +271,11 @@ class _Report(Bar):
             self._bar.stop()
 
 
+def _number(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _describe(progress: Progress) -> str:
     total = "" if progress.total is None else f" of {progress.total}"
-    errors = f", {progress.errors} errors" if progress.errors else ""
+    errors = f", {_number(progress.errors, 'error')}" if progress.errors else ""
     return f"{progress.done}{total}, {progress.rate:.1f}/s{errors}"

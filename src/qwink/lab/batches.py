@@ -15,10 +15,10 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 from qwink.lab.pictures.sample import as_jpeg, clouds
 from qwink.lab.record import RESULTS, record, write
-from qwink.lab.statistics import median
 
 SIDE = 448  # pixels
 QUESTION = "What is shown?"
@@ -33,7 +33,6 @@ class Measured:
     max_tokens: int
     batch_s: float
     batch_rate: float  # pictures per second, the start of the process included
-    rows_rate: float  # pictures per second from the first row to the last
     loop_pictures: int
     loop_s: float
     loop_rate: float
@@ -65,20 +64,18 @@ def measure(model: str, pictures: int, loop: int, max_tokens: int) -> Measured:
             subprocess.run([*ask, str(path)], check=True, capture_output=True)
         loop_s = time.perf_counter() - begin
     stages = {name: median([row["timings"][name] for row in rows]) for name in rows[0]["timings"]}
-    in_rows = float(ran.stderr.split("(")[1].split("/s")[0])
     return Measured(
         model,
         pictures,
         max_tokens,
         round(batch_s, 2),
         round(len(rows) / batch_s, 2),
-        in_rows,
         loop,
         round(loop_s, 2),
         round(loop / loop_s, 3),
         round(len(rows) / batch_s / (loop / loop_s), 1),
         {name: round(value, 2) for name, value in stages.items()},
-        ran.stderr.strip(),
+        "\n".join(ran.stderr.splitlines()[-2:]),
     )
 
 
