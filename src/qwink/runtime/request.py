@@ -23,7 +23,10 @@ Listener = Callable[[Event | Exception], None]
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A question ready to be run. `deadline` is on the clock of `time.monotonic`."""
+    """A question ready to be run. `deadline` is on the clock of `time.monotonic`.
+
+    A `background` request runs when no other one waits, and leaves a slot to them.
+    """
 
     sequence: Sequence
     images: tuple[PreparedImage, ...]
@@ -34,6 +37,7 @@ class Request:
     deadline: float | None = None
     # What to say if the answer reaches `max_tokens`; None: no warning about its end.
     cut_reason: str | None = CUT_BY_LIMIT
+    background: bool = False
 
 
 @dataclass(slots=True, eq=False)
