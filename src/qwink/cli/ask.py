@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qwink.cli.console import (
-    ExportProgress,
     RecipeName,
     as_utf8,
     on_terminal,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
 
-NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
 PICTURE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".avif", ".heic", ".heif", ".mp4", ".mov", ".mkv", ".webm", ".avi"),
@@ -216,7 +214,10 @@ def ask(
         raise OptionError("--every asks about one video; give one")
     _check(sources, given, sized)
     if len(sources) > 1:
-        remark(f"asking about {len(sources)} pictures together, in one question")
+        remark(
+            f"asking about {len(sources)} pictures together, in one question; for an answer about "
+            "each: qwink batch"
+        )
     pictures = _read_stdin(sources)
     engine_options: dict[str, Any] = {
         "engine": engine,
@@ -359,22 +360,11 @@ def _load(
     model: str | None, engine_options: dict[str, Any], context: int | None, *, hint: bool
 ) -> VLM:
     """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
-    from qwink.runtime.engines import EngineOptions
-    from qwink.runtime.models import find_model, load
+    from qwink.cli.loading import load_model
     from qwink.runtime.scheduler import Limits
-    from qwink.settings import Settings
 
-    settings = Settings.from_environment()
-    reference = model or settings.model
-    if hint and model is None and reference == "nano":
-        remark(NANO_HINT)
-    with ExportProgress(reference) as progress:
-        options = EngineOptions.resolve(settings, **engine_options)
-        folder = find_model(reference, options, settings, progress)
-    progress.finish(folder)
     # There is one question, so allocate memory for one sequence.
-    limits = Limits(max_running=1)
-    return load(folder, **engine_options, context=context, limits=limits, settings=settings)
+    return load_model(model, engine_options, context, Limits(max_running=1), hint=hint)
 
 
 def _last(events: Iterator[Event]) -> Result:
