@@ -9,12 +9,14 @@ another one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from qwink.runtime.costs import StepCosts
 from qwink.runtime.sequence import Sequence
+from qwink.runtime.shares import Clock
 
 MOST_ROWS = 16  # in a step, with those that are no drafts
 MOST_LOSS = 0.02  # of a sequence's time
@@ -33,12 +35,20 @@ class Account:
 class Speculation:
     """Plans the drafts of each step, and learns from how long it took."""
 
-    def __init__(self, cheap_rows: int) -> None:
+    def __init__(self, cheap_rows: int, clock: Clock = time.perf_counter) -> None:
+        self.num_accepted = self.num_rejected = 0  # drafts since the start
         self._costs = StepCosts(cheap_rows)
+        self._clock, self._planned_s = clock, 0.0
         self._accounts: WeakKeyDictionary[Sequence, Account] = WeakKeyDictionary()
 
     def plan(self, sequences: Series[Sequence]) -> list[int]:
         """How many drafts each sequence is to run in the next step."""
+        start = self._clock()
+        counts = self._plan(sequences)
+        self._planned_s = self._clock() - start
+        return counts
+
+    def _plan(self, sequences: Series[Sequence]) -> list[int]:
         count = len(sequences)
         counts = [0] * count
         most = self._affordable(sequences)
@@ -73,26 +83,27 @@ class Speculation:
         accounts = [self._account(sequence) for sequence in sequences]
         initial = _CREDIT * self._costs.plain(count)
         credit = min(initial + MOST_LOSS * one.spent - one.lost for one in accounts)
+        if credit <= 0:
+            return 0
         while most and self._costs.extra(count, most) > credit:
             most -= 1
         return most
 
-    def ran(self, num_sequences: int, num_drafts: int, seconds: float) -> None:
-        """A step took so long."""
-        self._costs.add(num_sequences, num_drafts, seconds)
-
-    def came(self, sequences: Series[Sequence], counts: Series[int], num_drafts: int) -> None:
-        """So many tokens came for each of the sequences."""
+    def ran(
+        self, sequences: Series[Sequence], came: Series[int], num_drafts: int, seconds: float
+    ) -> None:
+        """The planned step took so long, and so many tokens came for each of the sequences."""
         count = len(sequences)
+        self._costs.add(count, num_drafts, seconds)
         if not self._costs.known(count):
             return
-        plain, extra = self._costs.plain(count), self._costs.extra(count, num_drafts)
-        for sequence, number in zip(sequences, counts, strict=True):
+        plain = self._costs.plain(count)
+        extra = self._costs.extra(count, num_drafts) + self._planned_s
+        for sequence, number in zip(sequences, came, strict=True):
             account = self._account(sequence)
             account.spent += number * plain
-            account.lost = max(
-                account.lost + extra - max(0, number - 1) * plain, -_MOST_GAIN * plain
-            )
+            lost = account.lost + extra - max(0, number - 1) * plain
+            account.lost = max(lost, -_MOST_GAIN * plain)
 
     def _account(self, sequence: Sequence) -> Account:
         return self._accounts.setdefault(sequence, Account())
