@@ -7,6 +7,7 @@ the text model; S tokens of a prompt.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -151,6 +152,33 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
 
+ShapeKind = Literal["json_object", "json_schema", "regex", "choices", "grammar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What form an answer must have. Equal shapes allow the same answers.
+
+    `source` is the JSON text of the schema, the regular expression, a JSON list of the choices, or
+    a grammar in llguidance's variant of Lark; empty for any JSON object. `strict`: refuse keywords
+    of a schema that cannot be enforced, instead of ignoring them with a warning. `read` turns the
+    text of a whole answer into `Result.parsed`; None leaves it as text.
+    """
+
+    kind: ShapeKind
+    source: str = ""
+    strict: bool = True
+    read: Callable[[str], Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers to choose from, and its probability among them."""
+
+    text: str
+    probability: float
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Time by stage, in milliseconds. Stages that did not happen are 0 and 'absent'.
@@ -191,7 +219,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole answer."""
+    """A whole answer.
+
+    `parsed` is the answer as data if a shape was asked for and the answer has it, else None.
+    `choices` are all choices with their probabilities, the likeliest first.
+    """
 
     text: str
     finish_reason: FinishReason
@@ -199,6 +231,8 @@ class Result:
     timings: Timings
     model: str
     warnings: tuple[str, ...] = ()
+    parsed: Any = None
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

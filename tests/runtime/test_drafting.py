@@ -141,7 +141,7 @@ def test_an_answer_again_takes_fewer_steps(model: Model, eager: None) -> None:
 
 @needs_kernels
 def test_a_prediction_is_a_draft(model: Model, eager: None) -> None:
-    asked = [("Tell me", {})]
+    asked: list[tuple[str, dict[str, Any]]] = [("Tell me", {})]
     ((first,),) = answers(model, [(asked, DraftHints())])
     hints = DraftHints(prediction=first[0].text)
     ((second,),) = answers(model, [(asked, hints)])

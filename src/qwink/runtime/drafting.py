@@ -11,7 +11,7 @@ from qwink.errors import OptionError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.drafts import Drafter
 from qwink.runtime.earlier import EarlierAnswers
-from qwink.types import Prompt
+from qwink.types import Prompt, Shape
 
 Speculate = Literal["auto", "off"]
 SPECULATE: tuple[Speculate, ...] = ("auto", "off")
@@ -21,13 +21,11 @@ SPECULATE: tuple[Speculate, ...] = ("auto", "off")
 class DraftHints:
     """What a request tells about its answer.
 
-    Earlier answers of the same `scope` (such as an API key) are drafts, and only those. `question`
-    is what they must have in common, by default the prompt's text. `prediction` is a text that
-    the answer will resemble.
+    Only earlier answers of the same `scope`, such as an API key, are drafts. `prediction` is a
+    text that the answer will resemble.
     """
 
     scope: str = ""
-    question: bytes | None = None
     prediction: str = ""
 
 
@@ -65,14 +63,18 @@ class Drafting:
         """For people: whether there are drafts, and why not."""
         return "auto" if self._reason is None else f"off: {self._reason}"
 
-    def drafter(self, prompt: Prompt, hints: DraftHints = NO_HINTS) -> Drafter | None:
-        """For one answer; None if there are no drafts."""
+    def drafter(
+        self, prompt: Prompt, hints: DraftHints = NO_HINTS, shape: Shape | None = None
+    ) -> Drafter | None:
+        """For one answer; None if there are no drafts.
+
+        Earlier answers that count are those of the same shape or, without one, to the same text.
+        """
         if self._reason is not None:
             return None
+        question = None if shape is None else f"{shape.kind} {shape.source}".encode()
         prediction = self._tokenizer.encode_text(hints.prediction) if hints.prediction else ()
-        return Drafter(
-            prompt, self._is_digits, self.earlier, hints.scope, hints.question, prediction
-        )
+        return Drafter(prompt, self._is_digits, self.earlier, hints.scope, question, prediction)
 
 
 def _reason(traits: Traits, speculate: Speculate) -> str | None:

@@ -51,7 +51,7 @@ class Drafter:
         """
         self._is_digits, self._earlier, self._scope = is_digits, earlier, scope
         texts = _texts(prompt)
-        self._question = question or _digest(texts)
+        self._question = _digest(texts) if question is None else question
         self._text = Ngrams()  # of prompt and answer
         for text in texts:
             self._text.add(text)
@@ -70,6 +70,8 @@ class Drafter:
 
         What was proposed before is compared with what came.
         """
+        if len(generated) < self._num_seen:  # tokens that were certain, and not run together
+            return Draft()
         if self._answered is None:
             self._answered = self._earlier.find(self._scope, self._question)
         chances = self._answered.chances

@@ -2,9 +2,9 @@
 
 A draft's row adds to the time of the step for all sequences in it. So many drafts run as let the
 most tokens come in a second, by the chances of the drafts and the measured cost of rows. Each
-sequence keeps an account of the time it gained and lost, and no step may lead to a loss of more
-than a fiftieth of its time, even if all drafts are wrong: nobody's stream pays for the drafts of
-another one.
+sequence has an account of the time it gained and lost. No step may lead to a loss of more than a
+fiftieth of a sequence's time, even if all drafts are wrong, so that no stream pays for the drafts
+of another one. Tokens that an answer's shape forces run as drafts that are certain.
 """
 
 from __future__ import annotations
@@ -51,43 +51,37 @@ class Speculation:
     def _plan(self, sequences: Series[Sequence]) -> list[int]:
         count = len(sequences)
         counts = [0] * count
-        most = self._affordable(sequences)
-        if not most:
+        room = MOST_ROWS - count
+        if room <= 0 or not any(one.may_draft for one in sequences) or not self._costs.known(count):
             return counts
+        plain = self._costs.plain(count)
+        extras = [0.0, *(self._costs.extra(count, number) for number in range(1, room + 1))]
+        allowed = [self._credit(sequence, plain) for sequence in sequences]
+        least = max(0.0, min(allowed))
+        risked = max(number for number, extra in enumerate(extras) if extra <= least)
         rows = []
         for index, sequence in enumerate(sequences):
-            chance = 1.0
-            for one in sequence.draft(most).chances:
+            draft, chance = sequence.draft(room, risked), 1.0
+            for number, one in enumerate(draft.chances):
                 chance *= one
-                rows.append((chance, index))
+                rows.append((chance, index, number < draft.num_certain))
         rows.sort(key=lambda row: -row[0])
-        plain = self._costs.plain(count)
-        best, number, tokens = count / plain, 0, float(count)
-        for num_drafts, (chance, _) in enumerate(rows[:most], 1):
+        best, chosen, tokens = count / plain, 0, float(count)
+        for number, (chance, index, certain) in enumerate(rows[:room], 1):
             tokens += chance
-            rate = tokens / (plain + self._costs.extra(count, num_drafts))
-            if rate > best:
-                best, number = rate, num_drafts
-        for _, index in rows[:number]:
+            if certain:
+                allowed[index] += plain
+            rate = tokens / (plain + extras[number])
+            if rate > best and extras[number] <= min(allowed):
+                best, chosen = rate, number
+        for _, index, _ in rows[:chosen]:
             counts[index] += 1
         return counts
 
-    def _affordable(self, sequences: Series[Sequence]) -> int:
-        """How many drafts may all be wrong without too great a loss for any sequence."""
-        count = len(sequences)
-        most = MOST_ROWS - count
-        if most <= 0 or not self._costs.known(count):
-            return 0
-        if not any(sequence.may_draft for sequence in sequences):
-            return 0
-        accounts = [self._account(sequence) for sequence in sequences]
-        initial = _CREDIT * self._costs.plain(count)
-        credit = min(initial + MOST_LOSS * one.spent - one.lost for one in accounts)
-        if credit <= 0:
-            return 0
-        while most and self._costs.extra(count, most) > credit:
-            most -= 1
-        return most
+    def _credit(self, sequence: Sequence, plain: float) -> float:
+        """The time that a sequence may lose in a step whose drafts are all wrong."""
+        account = self._account(sequence)
+        return _CREDIT * plain + MOST_LOSS * account.spent - account.lost
 
     def ran(
         self, sequences: Series[Sequence], came: Series[int], num_drafts: int, seconds: float

@@ -16,8 +16,10 @@ from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.constraint import Constraint
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
+from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen, listen_async
 from qwink.runtime.memory import Memory
 from qwink.runtime.messages import last_result, user_message
@@ -93,6 +95,7 @@ class VLM:
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
         self.drafting = Drafting(model.engine.traits, model.tokenizer, speculate)
+        self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         vision = model.engine.config.vision
         output = EncoderOutput(
             vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
@@ -114,6 +117,7 @@ class VLM:
         """
         self._finalizer.detach()
         self.scheduler.close(timeout_s)
+        self._grammars.close()
         self._model = None
 
     def _open_model(self) -> Model:
@@ -180,6 +184,11 @@ class VLM:
         `SamplingParams` (max_tokens, temperature, top_p, seed, stop, ...), which default to the
         model's own. Tasks that read or locate are greedy, and "document" may take 2048 tokens,
         unless you set it otherwise. `timeout` is in seconds, for everything together.
+
+        `schema`, `choices`, `regex` or `grammar` give the shape that the answer must have;
+        `Result.parsed` is then the answer as data, and None if the answer was cut off. Such
+        answers are greedy too. `schema` is JSON Schema as a dictionary or text, or a type:
+        a pydantic model, a dataclass. See `qwink.inputs.shape`.
 
         Raises ImageError, PromptError, OptionError, GenerationError, DeadlineExceeded.
         """
@@ -262,8 +271,8 @@ class VLM:
 
     def split_options(self, options: Mapping[str, Any]) -> tuple[ImageOptions, AskedSampling]:
         """Sort keyword options by whom they concern. Raises OptionError for an unknown one."""
-        images, sampling = split(options)
-        return ImageOptions(**images), AskedSampling.of(self.sampling, sampling)
+        images, sampling, shape = split(options)
+        return ImageOptions(**images), AskedSampling.of(self.sampling, sampling, shape)
 
     def stream_messages(
         self,
@@ -298,7 +307,7 @@ class VLM:
         An image is sized for the text of its own turn, not of later ones, so that it stays the
         same as the conversation goes on. `watch` may have been running for a while. The task may
         change an AskedSampling, but not SamplingParams.
-        Raises ImageError, PromptError (ContextOverflow), OptionError.
+        Raises ImageError, PromptError (ContextOverflow), OptionError (ShapeError).
         """
         steps = self.prepare_steps(
             messages, image_options, sampling, num_logprobs, watch, continue_final, hints=hints
@@ -327,6 +336,11 @@ class VLM:
         `hints` help to draft the answer, and do not change it.
         """
         model = self._open_model()  # before the work of decoding
+        shape = sampling.shape if isinstance(sampling, AskedSampling) else None
+        constraint: Constraint | None = None
+        ignored: tuple[str, ...] = ()
+        if shape is not None:
+            constraint, ignored = self._grammars.constraint(shape)
         watch = watch or Stopwatch()
         preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
         turns = yield from preparing.prepare(messages, image_options)
@@ -352,7 +366,8 @@ class VLM:
             self._forbidden,
             self._vocab_size,
             num_logprobs,
-            self.drafting.drafter(prompt, hints),
+            self.drafting.drafter(prompt, hints, shape),
+            constraint,
         )
         return Request(
             sequence,
@@ -360,6 +375,7 @@ class VLM:
             sampling.max_tokens,
             self.name,
             watch,
-            preparing.warnings,
+            (*ignored, *preparing.warnings),
             cut_reason=full or CUT_BY_LIMIT,
+            shape=shape,
         )
