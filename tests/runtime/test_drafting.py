@@ -141,13 +141,18 @@ def test_an_answer_again_takes_fewer_steps(model: Model, eager: None) -> None:
 
 @needs_kernels
 def test_a_prediction_is_a_draft(model: Model, eager: None) -> None:
-    asked: list[tuple[str, dict[str, Any]]] = [("Tell me", {})]
-    ((first,),) = answers(model, [(asked, DraftHints())])
-    hints = DraftHints(prediction=first[0].text)
-    ((second,),) = answers(model, [(asked, hints)])
-    assert second[0].text == first[0].text
-    assert second[0].usage.accepted_prediction_tokens > 0
-    assert second[0].timings.num_steps < first[0].timings.num_steps
+    """Of six answers, since tokens of random answers are not always those of their texts."""
+    before = after = accepted = 0
+    for number in range(6):
+        asked: list[tuple[str, dict[str, Any]]] = [(f"Tell me {number}", {})]
+        ((first,),) = answers(model, [(asked, DraftHints())])
+        ((second,),) = answers(model, [(asked, DraftHints(prediction=first[0].text))])
+        assert second[0].text == first[0].text
+        before += first[0].timings.num_steps
+        after += second[0].timings.num_steps
+        accepted += second[0].usage.accepted_prediction_tokens
+    assert after < before
+    assert accepted > 6
 
 
 def test_engines_that_are_not_exact_draft_nothing(vlm: VLM) -> None:
