@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 
 from qwink.engine.base import Traits
-from qwink.engine.onnx import OnnxEngine
 from qwink.errors import OptionError
-from qwink.export.build import export
-from qwink.export.recipe import RECIPES
-from qwink.inputs.chat import ChatTemplate
-from qwink.inputs.tokenizer import Tokenizer
 from qwink.native import capabilities
 from qwink.runtime import costs
 from qwink.runtime.drafting import DraftHints, Drafting
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.vlm import VLM, Model
-from qwink.types import Event, Message, Result, SamplingParams, TokenLogprob
+from qwink.types import Event, Message, Result, TokenLogprob
+from tests.runtime.exact import exact_model
 
 needs_kernels = pytest.mark.skipif(
     capabilities().kernels == "onnxruntime", reason="no kernels for this processor"
@@ -42,16 +38,7 @@ STYLES: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def model(tiny_checkpoint: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """Random weights, computed by our kernels. Its greedy answers go round in circles."""
-    folder = tiny_checkpoint[0]
-    artifact = export(folder, tmp_path_factory.mktemp("drafts") / "balanced", RECIPES["balanced"])
-    return Model(
-        "tiny",
-        OnnxEngine(artifact, 1),
-        Tokenizer.load(folder),
-        ChatTemplate.load(folder),
-        SamplingParams(max_tokens=40),
-    )
+    return exact_model(tiny_checkpoint[0], tmp_path_factory.mktemp("drafts") / "balanced")
 
 
 @pytest.fixture

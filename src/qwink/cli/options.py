@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from qwink.cli.console import DtypeName, EngineName, QuantizeName, TaskName, as_utf8
+from qwink.cli.console import DtypeName, EngineName, QuantizeName, SpeculateName, TaskName, as_utf8
 
 Question = Annotated[
     str | None,
@@ -40,4 +40,11 @@ Quantize = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one per core."),
+]
+Speculate = Annotated[
+    SpeculateName | None,
+    typer.Option(
+        help="auto drafts tokens from the prompt and earlier answers where that saves time; off "
+        "drafts none. The answers are the same. [auto]"
+    ),
 ]

@@ -15,6 +15,7 @@ from qwink.types import Prompt, Shape
 
 Speculate = Literal["auto", "off"]
 SPECULATE: tuple[Speculate, ...] = ("auto", "off")
+_MAX_PREDICTION = 1 << 18  # characters; more than any answer has
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,12 @@ class Drafting:
         """For people: whether there are drafts, and why not."""
         return "auto" if self._reason is None else f"off: {self._reason}"
 
+    def unused(self, hints: DraftHints) -> tuple[str, ...]:
+        """A warning if a prediction is of no use."""
+        if self._reason is None or not hints.prediction:
+            return ()
+        return (f"the prediction is not used, since there are no drafts ({self._reason})",)
+
     def drafter(
         self, prompt: Prompt, hints: DraftHints = NO_HINTS, shape: Shape | None = None
     ) -> Drafter | None:
@@ -73,7 +80,8 @@ class Drafting:
         if self._reason is not None:
             return None
         question = None if shape is None else f"{shape.kind} {shape.source}".encode()
-        prediction = self._tokenizer.encode_text(hints.prediction) if hints.prediction else ()
+        text = hints.prediction[:_MAX_PREDICTION]
+        prediction = self._tokenizer.encode_text(text) if text else ()
         return Drafter(prompt, self._is_digits, self.earlier, hints.scope, question, prediction)
 
 

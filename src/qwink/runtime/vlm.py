@@ -436,7 +436,7 @@ class VLM:
             sampling.max_tokens,
             self.name,
             watch,
-            (*ignored, *preparing.warnings),
+            (*ignored, *preparing.warnings, *self.drafting.unused(hints)),
             cut_reason=full or CUT_BY_LIMIT,
             shape=shape,
         )
