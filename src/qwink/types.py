@@ -237,8 +237,8 @@ class Timings:
     first_token_ms: float = 0.0
     """From the call to the first token."""
     num_steps: int = 0
-    """Runs of the text model for the tokens after the first: fewer than tokens if drafts were
-    right, or if the answer's shape left no choice."""
+    """Steps in which the tokens after the first came: fewer than tokens where drafts were right,
+    or the answer's shape left no choice."""
     origins: dict[Stage, Origin] = field(default_factory=dict)
     """Whether a stage was computed, reused from a cache, or absent."""
     notes: tuple[str, ...] = ()
@@ -258,9 +258,9 @@ class Usage:
     cached_tokens: int = 0
     """Tokens of the prompt whose keys and values were reused."""
     accepted_prediction_tokens: int = 0
-    """Drafted tokens that became part of the answer; each saved a step."""
+    """Drafted tokens that became part of the answer."""
     rejected_prediction_tokens: int = 0
-    """Drafted tokens that were tried and left out."""
+    """Drafted tokens that were computed and are not part of the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ def load(
     - `limits`: how many requests run and wait.
     - `memory`: most bytes of keys and values, and of encoded images.
     - `store`: keeps encoded images beyond this process (`qwink.cache.disk.DiskStore`).
+    - `speculate`: "auto" (default) drafts tokens where that is exact and saves time, "off" drafts
+      none. The answers are the same.
     - `settings`: defaults in place of those from environment variables (`qwink.settings.Settings`).
     - `report`: is called with the progress of an export (`qwink.export.identity.Progress`).
     - `speculate`: "auto" (default): tokens are drafted where that is exact and saves time; "off":

@@ -104,8 +104,8 @@ class VLM:
         self._name, self._sampling = model.name, model.sampling
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
-        self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         self.drafting = Drafting(model.engine.traits, model.tokenizer, speculate)
+        self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         vision = model.engine.config.vision
         output = EncoderOutput(
             vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
@@ -443,7 +443,7 @@ class VLM:
                 self._forbidden,
                 self._vocab_size,
                 num_logprobs,
-                self.drafting.drafter(prompt, hints),
+                self.drafting.drafter(prompt, hints, shape),
                 constraint=constraint,
             )
         return Request(
@@ -452,7 +452,7 @@ class VLM:
             most,
             self.name,
             watch,
-            (*ignored, *preparing.warnings),
+            (*ignored, *preparing.warnings, *self.drafting.unused(hints)),
             cut_reason=full or CUT_BY_LIMIT,
             shape=shape,
         )

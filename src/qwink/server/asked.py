@@ -65,7 +65,8 @@ class AskedTurn:
 class Asked:
     """A checked request. With `continue_final`, the answer continues the assistant's last turn.
 
-    `shape_place` is the field of the request that asks for the shape of the answer.
+    `prediction` is a text that the client expects the answer to resemble. `shape_place` is the
+    field of the request that asks for the shape of the answer.
     """
 
     model: str
@@ -75,6 +76,7 @@ class Asked:
     sampling: AskedSampling
     num_logprobs: int | None = None
     continue_final: bool = False
+    prediction: str = ""
     warnings: tuple[str, ...] = ()
     shape_place: str = ""
 
