@@ -78,7 +78,7 @@ def identify(data: bytes, name: str) -> str:
     looks = next((what for at, sign, what in _LOOKALIKES if data.startswith(sign, at)), None)
     looks = looks or _looks_like_text(data[:1024])
     supported = f"{', '.join(SUPPORTED_FORMATS[:-1])} and {SUPPORTED_FORMATS[-1]}"
-    what = f"looks like {looks}" if looks else "is no picture of a known format"
+    what = f"looks like {looks}" if looks else "is not a picture of a known format"
     raise ImageError(f"{name} {what}; supported are {supported}")
 
 

@@ -112,6 +112,6 @@ def _missing(error: Exception) -> str:
     if not LIBRARY.is_file():
         return (
             "qwink was installed without a C compiler; install one (such as gcc), then reinstall "
-            "qwink for its own, several times faster kernels"
+            "qwink to get its own kernels, which are several times faster"
         )
     return f"qwink's own kernels do not load; reinstall qwink with a C compiler: {error}"
