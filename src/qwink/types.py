@@ -7,7 +7,7 @@ the text model; S tokens of a prompt.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -185,6 +185,33 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
 
+ShapeKind = Literal["json_object", "json_schema", "regex", "choices", "grammar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What form an answer must have. Equal shapes allow the same answers.
+
+    `source` is the JSON text of the schema, the regular expression, a JSON list of the choices, or
+    a grammar in llguidance's variant of Lark; empty for any JSON object. `strict`: refuse keywords
+    of a schema that cannot be enforced, instead of ignoring them with a warning. `read` turns the
+    text of a whole answer into `Result.parsed`; None leaves it as text.
+    """
+
+    kind: ShapeKind
+    source: str = ""
+    strict: bool = True
+    read: Callable[[str], Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers to choose from, and its probability among them."""
+
+    text: str
+    probability: float
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Time of each stage, in milliseconds. A stage that did not happen is 0 and "absent"."""
@@ -229,7 +256,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole answer."""
+    """A whole answer.
+
+    `parsed` is the answer as data if a shape was asked for and the answer has it, else None.
+    `choices` are all choices with their probabilities, the likeliest first.
+    """
 
     text: str
     """The answer."""
@@ -244,6 +275,10 @@ class Result:
     """The model's name."""
     warnings: tuple[str, ...] = ()
     """What may make the answer wrong, such as a picture shown at a small part of its size."""
+    parsed: Any = None
+    """The answer as data, if it was asked for in a shape; None if it was cut off."""
+    choices: tuple[Choice, ...] = ()
+    """The choices to answer with and their probabilities, if there were any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from qwink.errors import OptionError
 from qwink.inputs.frames import VideoOptions
 from qwink.inputs.patches import Resample
+from qwink.inputs.shape import shape_of
 from qwink.runtime.preparation import ImageOptions
-from qwink.types import SamplingParams, Task
+from qwink.types import SamplingParams, Shape, Task
 
 if TYPE_CHECKING:
     from qwink.inputs.fetch import FetchPolicy
@@ -51,7 +52,7 @@ class ImageKeywords(TypedDict, total=False):
 
 
 class AskKeywords(ImageKeywords, total=False):
-    """`ImageKeywords`, and how tokens are chosen; see `SamplingParams`."""
+    """`ImageKeywords`, how tokens are chosen (see `SamplingParams`), and the answer's shape."""
 
     max_tokens: int
     """Most tokens of the answer, 1 or more; the context may allow fewer."""
@@ -75,6 +76,14 @@ class AskKeywords(ImageKeywords, total=False):
     """Makes drawn tokens repeatable. None: a new seed for each answer."""
     stop: str | Sequence[str]
     """Texts that end the answer; the answer does not contain them."""
+    schema: Any
+    """JSON Schema as a dictionary or text, or a type such as a pydantic model or a dataclass."""
+    choices: Sequence[str] | None
+    """Answers to choose from; `Result.choices` has their probabilities."""
+    regex: str | None
+    """A regular expression that the whole answer must match."""
+    grammar: str | None
+    """A grammar of the whole answer, in llguidance's variant of Lark."""
 
 
 _VIDEO_NAMES = tuple(field.name for field in fields(VideoOptions))
@@ -83,30 +92,33 @@ _IMAGE_NAMES = (
     *_VIDEO_NAMES,
 )
 _SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
+_SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
 _WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
 _WHOLE |= {"num_frames", "min_frames", "max_frames"}
-_TEXT = {"task", "resample", "stop", "fetch_policy"}
+_OTHER = {"task", "resample", "stop", "fetch_policy", *_SHAPE_NAMES}
 _MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
 _MAY_BE_NONE |= {"fps", "num_frames", "start", "end"}
 
 
 def split(
     options: Mapping[str, Any], others: Sequence[str] = ("system", "timeout")
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword options as those of images and those of sampling.
+) -> tuple[dict[str, Any], dict[str, Any], Shape | None]:
+    """Keyword options as those of images, those of sampling, and the shape of the answer.
 
     `others` are names that the caller takes itself, for suggestions. Raises OptionError for an
-    unknown name, with the nearest known one, and for a value of the wrong type.
+    unknown name, with the nearest known one, and for a value of the wrong type; ShapeError for a
+    shape that is not valid.
     """
     for name, value in options.items():
-        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *others))
+        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *_SHAPE_NAMES, *others))
         _check_type(name, value)
     images = _sizes({name: value for name, value in options.items() if name in _IMAGE_NAMES})
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
     stop = sampling.get("stop", ())
     if isinstance(stop, str | list):
         sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    return images, sampling
+    shape = {name: value for name, value in options.items() if name in _SHAPE_NAMES}
+    return images, sampling, shape_of(**shape)
 
 
 def image_options(options: Mapping[str, Any]) -> ImageOptions:
@@ -142,7 +154,7 @@ def _check_name(name: str, known: Sequence[str]) -> None:
 
 
 def _check_type(name: str, value: Any) -> None:
-    if name in _TEXT or (value is None and name in _MAY_BE_NONE):
+    if name in _OTHER or (value is None and name in _MAY_BE_NONE):
         return
     kind, what = (Integral, "a whole number") if name in _WHOLE else (Real, "a number")
     if isinstance(value, bool) or not isinstance(value, kind):
