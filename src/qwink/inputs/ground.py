@@ -1,4 +1,4 @@
-"""What lies behind transparent parts of a picture: white, or black behind light things."""
+"""What lies behind transparent parts of a picture: white, or black behind light content."""
 
 from __future__ import annotations
 
