@@ -32,6 +32,17 @@ _READERS: dict[str, type[ImageFile]] = {
     "AVIF": AvifImageFile,
 }
 SUPPORTED_FORMATS = (*_READERS, "HEIC")
+# Names of files, for choosing pictures from a folder. A file's format depends on its bytes only.
+SUFFIXES: dict[str, tuple[str, ...]] = {
+    "JPEG": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "WebP": (".webp",),
+    "GIF": (".gif",),
+    "BMP": (".bmp",),
+    "TIFF": (".tif", ".tiff"),
+    "AVIF": (".avif",),
+    "HEIC": (".heic", ".heif"),
+}
 
 _SIGNATURES = (
     (0, b"\xff\xd8\xff", "JPEG"),
