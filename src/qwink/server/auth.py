@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from qwink.server.background import BACKGROUND
 from qwink.server.failures import Failure
 from qwink.server.logs import respond
 from qwink.server.options import ServerOptions
@@ -36,6 +37,13 @@ class Keys:
         for known in self._digests:
             found |= hmac.compare_digest(digest, known)
         return found
+
+
+def owner_of(headers: Headers, options: ServerOptions) -> str:
+    """Whose files and batches a request may see: the digest of its key; "" on a server without."""
+    if not options.api_keys:
+        return ""
+    return _digest(headers.get("authorization", "").partition(" ")[2].strip().encode()).hex()
 
 
 class Guard:
@@ -63,6 +71,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Failure | None:
         headers = Headers(scope=scope)
+        if BACKGROUND in scope:  # its batch was let in
+            return None
         if not self._keys:
             return self._foreign(headers, scope)
         if scope["path"] in self._open or scope["path"].startswith(_STATIC):

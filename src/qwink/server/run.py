@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import uvicorn
 
@@ -75,6 +75,8 @@ async def _serve(
         if stopping.is_set():
             raise Cancelled("the server is shutting down")
 
+    if options.files_dir is None:
+        options = replace(options, files_dir=settings.files)
     app = create_app(lambda: load_model(options, settings, report), options)
     service: ModelService = app.state.service
     server = _Server(
