@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from qwink.types import STAGES, FinishReason, Result, Usage
@@ -26,7 +26,7 @@ class Row:
     `same_as` is the id of the item whose answer this is: an identical or a near-duplicate picture.
     `read_ms` of the timings is the time to read the file. `sha256` is of the file's bytes (of a
     picture in memory, its pixels'); `dhash` is its difference hash where duplicates were looked
-    for, in hexadecimal.
+    for, in hexadecimal. `parsed` and `choices` are those of `Result`.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Row:
     time_s: float | None = None
     answer: str | None = None
     parsed: Any = None
+    choices: dict[str, float] | None = None
     finish_reason: FinishReason | None = None
     warnings: tuple[str, ...] = ()
     error: str | None = None
@@ -55,6 +56,8 @@ class Row:
         return replace(
             self,
             answer=result.text,
+            parsed=result.parsed,
+            choices={each.text: each.probability for each in result.choices} or None,
             finish_reason=result.finish_reason,
             warnings=result.warnings,
             usage=asdict(result.usage),
@@ -72,6 +75,7 @@ class Row:
             self,
             answer=original.answer,
             parsed=original.parsed,
+            choices=original.choices,
             finish_reason=original.finish_reason,
             warnings=original.warnings,
             same_as=original.id,
@@ -79,13 +83,30 @@ class Row:
 
     def line(self) -> bytes:
         """The row as a line of JSON."""
-        return as_line(asdict(self))
+        return as_line(self.document())
+
+    def document(self) -> dict[str, Any]:
+        """The row as JSON has it."""
+        return asdict(replace(self, parsed=None)) | {"parsed": plain(self.parsed)}
 
     @classmethod
     def of_document(cls, values: Mapping[str, Any]) -> Row:
         """The inverse of `line`. Raises LookupError, TypeError or ValueError."""
         known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         return cls(**{**known, "warnings": tuple(known.get("warnings") or ())})
+
+
+def plain(value: Any) -> Any:
+    """What `Result.parsed` holds, as JSON has it: without dataclasses and pydantic's models."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def as_line(document: Mapping[str, Any]) -> bytes:
@@ -98,12 +119,15 @@ def as_line(document: Mapping[str, Any]) -> bytes:
 
 def flat(row: Row) -> dict[str, Any]:
     """The row with a column for each number, for CSV and Parquet."""
-    document = asdict(row)
+    document = row.document()
     usage, timings = document.pop("usage"), document.pop("timings")
-    parsed = None if row.parsed is None else json.dumps(row.parsed, ensure_ascii=False)
+    nested = {
+        name: None if document[name] is None else json.dumps(document[name], ensure_ascii=False)
+        for name in ("parsed", "choices")
+    }
     return (
         document
-        | {"parsed": parsed}
+        | nested
         | {name: usage.get(name) for name in USAGE}
         | {name: timings.get(name) for name in TIMINGS}
     )
