@@ -51,26 +51,31 @@ def batch(
     progress: Callable[[Progress], None] | None = None,
     **options: Unpack[AskKeywords],
 ) -> Generator[Row, None, None]:
-    """Ask about many pictures; yields a row for each, as they are answered.
+    """Ask about each of many pictures, several at once. Yields a row for each as it is answered.
 
-    `sources`: paths of pictures, folders (`recursive`: with theirs), patterns (scans/*.png) and
-    tables (.jsonl, .csv, .parquet, .txt; see `Columns`), pictures in memory, or mappings with
-    "image" and perhaps "question" and "id"; one of them or several. "-" stands for `lines`, a list
-    of paths. A picture that cannot be used is a row with an `error`.
+    `sources` is one or several of: paths of pictures, videos, folders (`recursive`: with theirs),
+    patterns (scans/*.png) and tables (.jsonl, .csv, .parquet, .txt), pictures in memory, and
+    mappings with "image" and perhaps "question" and "id". "-" stands for `lines`, a list of paths.
+    A picture that cannot be used is a row with an `error`.
 
     `out` (.jsonl, .csv, .parquet) also writes the rows to a file. The same call goes on where an
     earlier one stopped: items that have a row are left out; `where` "errors" takes those whose row
-    is an error, "new+errors" both. Close the iterator to stop early.
+    has an error, "new+errors" both. Closing the generator stops early.
 
     `model` is a loaded model, or what `qwink.load` takes. Identical files are answered once;
-    `near_duplicates` takes pictures for equal whose difference hashes differ in that many of 64
-    bits or fewer; `skip_blank` leaves out blank pictures. `every_s`: each moment of a video is an
-    item, a picture of task "frame", one every so many seconds; else a video is one item. `limit`
-    bounds the rows of this call, `concurrency` the answers under way at once. `options` are those
-    of `VLM.ask`.
+    `near_duplicates` takes pictures for equal whose 64-bit difference hashes differ in that many
+    bits or fewer; `skip_blank` leaves out blank pictures. With `every_s`, each moment of a video is
+    an item, a picture of task "frame", one every so many seconds; otherwise a video is one item.
+    `limit` bounds the rows of this call, `concurrency` the answers under way at once. `progress`
+    is called with each row. `options` are those of pictures and of answers.
 
-    Raises OptionError, ModelNotFound and what `qwink.load` raises; while it yields, EngineStopped
-    and OSError.
+    Raises OptionError, ShapeError and what `qwink.load` raises at once; EngineStopped and OSError
+    while it yields.
+
+    ```python
+    rows = qwink.batch(["examples/sign.png", "examples/receipt-line.png"], model=vlm, task="ocr")
+    print(sorted(row.answer for row in rows))  # ['Exit 7B', 'Total 42.50']
+    ```
     """
     loading = loading_of(every_s, options)
     if every_s is not None and options.get("task", "auto") == "auto":

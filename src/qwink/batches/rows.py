@@ -21,32 +21,45 @@ TIMINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The answer to one item; `error` and `skipped` say why there is none.
-
-    `same_as` is the id of the item whose answer this is: an identical or a near-duplicate picture.
-    `read_ms` of the timings is the time to read the file. `sha256` is of the file's bytes (of a
-    picture in memory, its pixels'); `dhash` is its difference hash where duplicates were looked
-    for, in hexadecimal. `parsed` and `choices` are those of `Result`.
-    """
+    """The answer to one item; `error` and `skipped` say why there is none."""
 
     id: str
+    """What the item is called, once in a file: its source, with the page or time and a hash of its
+    own question; or what the user gave."""
     source: str
+    """Where the picture is, as the user gave it."""
     question: str
+    """What was asked."""
     page: int | None = None
+    """Page of a document, from 1."""
     time_s: float | None = None
+    """Second of a video."""
     answer: str | None = None
+    """The answer."""
     parsed: Any = None
+    """The answer as data, as in `Result`."""
     choices: dict[str, float] | None = None
+    """The choices to answer with and their probabilities, if there were any."""
     finish_reason: FinishReason | None = None
+    """Why the answer ended, as in `Result`."""
     warnings: tuple[str, ...] = ()
+    """What may make the answer wrong."""
     error: str | None = None
+    """Why there is no answer."""
     error_type: str | None = None
+    """The class of the error."""
     same_as: str | None = None
+    """The id of the item whose answer this is: an identical picture or a near duplicate."""
     skipped: str | None = None
+    """Why the item was not asked about: "blank"."""
     usage: dict[str, int] = field(default_factory=dict)
+    """Counts of tokens, as in `Usage`; empty without an answer of its own."""
     timings: dict[str, float] = field(default_factory=dict)
+    """Milliseconds, as in `Timings`, and `read_ms`, reading the file."""
     sha256: str | None = None
+    """Hash of the file's bytes; of a picture in memory, of its pixels."""
     dhash: str | None = None
+    """Difference hash in hexadecimal, if near duplicates were looked for."""
 
     def answered(self, result: Result, read_s: float) -> Row:
         """This row with an answer."""
@@ -118,7 +131,7 @@ def as_line(document: Mapping[str, Any]) -> bytes:
 
 
 def flat(row: Row) -> dict[str, Any]:
-    """The row with a column for each number, for CSV and Parquet."""
+    """This row with a column for each number, for CSV and Parquet."""
     document = row.document()
     usage, timings = document.pop("usage"), document.pop("timings")
     nested = {
