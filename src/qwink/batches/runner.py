@@ -26,9 +26,10 @@ from qwink.inputs.containers import is_video
 from qwink.inputs.data_urls import is_data_url, unpack_data_url
 from qwink.inputs.files import BinaryFile, read_object, spelled
 from qwink.inputs.images import OpenedImage, open_image
+from qwink.runtime.listening import with_data
 from qwink.runtime.messages import DEFAULT_QUESTIONS, user_message
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.request import Ticket
+from qwink.runtime.request import Request, Ticket
 from qwink.runtime.sampling import AskedSampling
 from qwink.runtime.vlm import VLM
 from qwink.types import EncodedImage, Event, Message, Picture, Result, Video
@@ -62,6 +63,7 @@ class Work:
     row: Row
     alone: bool = False
     lead: Lead[Work] | None = None
+    request: Request | None = None
     ticket: Ticket | None = None
     read_s: float = 0.0
 
@@ -143,7 +145,10 @@ class Runner:
         elif isinstance(outcome, Exception):
             row = work.row.failed(outcome)
         else:
-            row = work.row.answered(outcome, work.read_s)
+            assert work.request is not None
+            result = with_data(Event("", outcome), work.request).result
+            assert result is not None
+            row = work.row.answered(result, work.read_s)
         followers = self._finish(work, row)
         if row.answer is None:
             yield row, followers
@@ -244,8 +249,9 @@ class Runner:
         work.row = replace(work.row, sha256=sha256)
         return found
 
-    def _submit(self, work: Work, request: Any) -> None:
+    def _submit(self, work: Work, request: Request) -> None:
         """Wait for a place in the engine, then hand the request over."""
+        work.request = request
         self._places.acquire()
 
         def listener(message: Event | Exception) -> None:
