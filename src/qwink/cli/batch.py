@@ -115,6 +115,7 @@ def batch(
     every: shared.Every = None,
     context: shared.Context = None,
     threads: shared.Threads = None,
+    speculate: shared.Speculate = None,
 ) -> None:
     """Ask about each of many pictures, several at once, and write a row for each.
 
@@ -176,8 +177,11 @@ def batch(
     wanted = Sources(tuple(sources or ()), recursive, columns, lines)
     check(wanted, given, file, where, limit, concurrency, near_duplicates)
     limits = Limits() if concurrency is None else Limits(max_running=concurrency)
+    loaded = load_model(
+        model, engine_options, context, limits, hint=on_terminal(), speculate=speculate
+    )
     with (
-        load_model(model, engine_options, context, limits, hint=on_terminal()) as vlm,
+        loaded as vlm,
         _Report(out) as report,
         closing(
             run(

@@ -14,9 +14,11 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 
 from qwink.errors import DeadlineExceeded, ImageError
+from qwink.runtime.drafting import DraftHints
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked
+from qwink.server.auth import client_of
 from qwink.server.background import BACKGROUND
 from qwink.server.budgets import TokenTimes
 from qwink.server.completion import timings_of
@@ -49,6 +51,7 @@ class Exchange:
         self._service, self._pictures = answering.service, answering.pictures
         self._token_times, self._http = answering.token_times, http
         self._record: Record = record_of(http.scope)
+        self._client = client_of(http.scope)
         self._watch = Stopwatch()
         # A request of a batch has until the batch expires.
         background: float | None = http.scope.get(BACKGROUND)
@@ -146,6 +149,7 @@ class Exchange:
                 self._watch,
                 asked.continue_final,
                 stopped,
+                DraftHints(self._client, asked.prediction),
             )
         except ImageError as error:
             failure = as_failure(error)
