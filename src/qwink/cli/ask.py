@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,17 @@ from qwink.cli.console import (
     on_terminal,
     remark,
 )
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Speculate, Task, Threads
+from qwink.cli.options import (
+    Device,
+    Dtype,
+    Engine,
+    Quantize,
+    Question,
+    Speculate,
+    Task,
+    Threads,
+    seconds,
+)
 from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.errors import ImageError, ImageTooLarge, OptionError
 
@@ -218,7 +227,7 @@ def ask(
     }
     given = {key: value for key, value in sampling.items() if value is not None}
     sized = {key: value for key, value in sizes.items() if value is not None}
-    step_s = None if every is None else _seconds(every)
+    step_s = None if every is None else seconds(every, "--every")
     if step_s is not None and len(sources) != 1:
         raise OptionError("--every asks about one video; give one")
     _check(sources, given, sized)
@@ -257,18 +266,6 @@ def ask(
         show_remarks(result)
     if timings:
         show_timings(result, about(vlm))
-
-
-def _seconds(text: str) -> float:
-    """A time such as 5s, 0.5, 2m or 1h, in seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?", text.strip().lower())
-    seconds = 0.0
-    if match:
-        unit = {"ms": 1e-3, None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[match[2]]
-        seconds = float(match[1]) * unit
-    if seconds <= 0:
-        raise OptionError(f"--every is {text!r}; write a time such as 5s, 2m or 1h")
-    return seconds
 
 
 def _ask_moments(
