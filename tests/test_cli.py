@@ -70,9 +70,10 @@ def test_json_document_is_complete(qwink: RunQwink, picture: Path) -> None:
     assert ran.code == 0, ran.err
     assert ran.err == ""
     document = json.loads(ran.out)
+    assert document["drafts"].split(":")[0] in ("auto", "off")
     assert set(document) == {
-        "text", "finish_reason", "model", "engine", "recipe", "kernels", "usage", "timings",
-            "warnings",
+        "text", "finish_reason", "model", "engine", "recipe", "kernels", "drafts", "usage",
+            "timings", "warnings",
     }  # fmt: skip
     assert document["finish_reason"] == "length"
     assert document["model"] == "tiny"

@@ -186,7 +186,7 @@ def check(
 ) -> None:
     """Raises OptionError for what can be seen to be wrong before a model is loaded."""
     sources.check()
-    _, sampling = split(options, ())
+    _, sampling, _ = split(options, ())
     validate(SamplingParams(**sampling))
     if out is not None:
         Ledger(Path(out), {})

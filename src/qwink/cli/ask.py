@@ -14,11 +14,13 @@ import typer
 
 from qwink.cli.console import (
     RecipeName,
+    SpeculateName,
     as_utf8,
     on_terminal,
     remark,
 )
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
+from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Speculate, Task, Threads
+from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.errors import ImageError, ImageTooLarge, OptionError
 
 if TYPE_CHECKING:
@@ -114,6 +116,10 @@ def ask(
         list[str] | None,
         typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
     ] = None,
+    schema: Schema = None,
+    choices: Choices = None,
+    regex: Regex = None,
+    grammar: Grammar = None,
     min_pixels: Annotated[
         int | None,
         typer.Option(
@@ -166,6 +172,7 @@ def ask(
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
     ] = None,
     threads: Threads = None,
+    speculate: Speculate = None,
 ) -> None:
     """Answer a question about one or more images, or without images.
 
@@ -177,6 +184,8 @@ def ask(
       qwink ask page.png --task document > page.md
       qwink ask before.jpg after.jpg -q "What changed?" --timings
       cat photo.jpg | qwink ask - --json
+      qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
+      qwink ask photo.jpg -q "Day or night?" --choices day,night --json
       qwink ask clip.mp4 -q "What happens?"
       qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
@@ -218,6 +227,7 @@ def ask(
             f"asking about {len(sources)} pictures together, in one question; for an answer about "
             "each: qwink batch"
         )
+    shape = shape_options(schema, choices, regex, grammar)
     pictures = _read_stdin(sources)
     engine_options: dict[str, Any] = {
         "engine": engine,
@@ -227,23 +237,26 @@ def ask(
         "quantize": quantize,
         "threads": threads,
     }
-    vlm = _load(model, engine_options, context, hint=not as_json and on_terminal())
+    hint = not as_json and on_terminal()
+    vlm = _load(model, engine_options, context, hint=hint, speculate=speculate)
     if step_s is not None:
-        _ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
+        _ask_moments(
+            vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json
+        )
         return
-    events = vlm.stream(pictures, question, system=system, **given, **sized)
+    events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 
-    from qwink.cli.report import as_document, show_remarks, show_timings
+    from qwink.cli.report import about, as_document, show_remarks, show_timings
 
     if as_json:
         result = _last(events)
-        document = json.dumps(as_document(result, vlm.engine.about), indent=2, ensure_ascii=False)
+        document = json.dumps(as_document(result, about(vlm)), indent=2, ensure_ascii=False)
         typer.echo(document.encode())
     else:
         result = _show(events)
         show_remarks(result)
     if timings:
-        show_timings(result, vlm.engine.about)
+        show_timings(result, about(vlm))
 
 
 def _seconds(text: str) -> float:
@@ -270,7 +283,7 @@ def _ask_moments(
     as_json: bool,
 ) -> None:
     """Ask about moments of a video one after the other: a line for each."""
-    from qwink.cli.report import as_document, show_remarks
+    from qwink.cli.report import about, as_document, show_remarks
     from qwink.inputs.frames import VideoOptions
     from qwink.inputs.images import MAX_IMAGE_PIXELS
     from qwink.runtime.moments import moments
@@ -286,7 +299,7 @@ def _ask_moments(
     for moment in moments(fetched(source, None), step_s, part, limit):
         result = vlm.ask(moment.picture, question, system=system, **sampling, **sizes)
         if as_json:
-            document = {"time_s": moment.time_s, **as_document(result, vlm.engine.about)}
+            document = {"time_s": moment.time_s, **as_document(result, about(vlm))}
             typer.echo(json.dumps(document, ensure_ascii=False).encode())
         else:
             typer.echo(
@@ -357,14 +370,20 @@ def _stdin_bytes() -> bytes:
 
 
 def _load(
-    model: str | None, engine_options: dict[str, Any], context: int | None, *, hint: bool
+    model: str | None,
+    engine_options: dict[str, Any],
+    context: int | None,
+    *,
+    hint: bool,
+    speculate: SpeculateName | None,
 ) -> VLM:
     """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
     from qwink.cli.loading import load_model
     from qwink.runtime.scheduler import Limits
 
     # There is one question, so allocate memory for one sequence.
-    return load_model(model, engine_options, context, Limits(max_running=1), hint=hint)
+    limits = Limits(max_running=1)
+    return load_model(model, engine_options, context, limits, hint=hint, speculate=speculate)
 
 
 def _last(events: Iterator[Event]) -> Result:

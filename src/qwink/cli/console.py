@@ -27,6 +27,7 @@ RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
 LayoutName: TypeAlias = Literal["native", "onnxruntime"]
 EngineName: TypeAlias = Literal["auto", "onnx", "torch"]
 DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
+SpeculateName: TypeAlias = Literal["auto", "off"]
 QuantizeName: TypeAlias = Literal["int8"]
 
 # Options of the library whose names in messages the command line spells differently.

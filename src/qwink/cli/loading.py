@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qwink.cli.console import ExportProgress, remark
+from qwink.cli.console import ExportProgress, SpeculateName, remark
 
 if TYPE_CHECKING:
     from qwink.runtime.scheduler import Limits
@@ -20,6 +20,7 @@ def load_model(
     limits: Limits,
     *,
     hint: bool,
+    speculate: SpeculateName | None = None,
 ) -> VLM:
     """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
     from qwink.runtime.engines import EngineOptions
@@ -34,4 +35,11 @@ def load_model(
         options = EngineOptions.resolve(settings, **engine_options)
         folder = find_model(reference, options, settings, progress)
     progress.finish(folder)
-    return load(folder, **engine_options, context=context, limits=limits, settings=settings)
+    return load(
+        folder,
+        **engine_options,
+        context=context,
+        limits=limits,
+        speculate=speculate or "auto",
+        settings=settings,
+    )

@@ -11,6 +11,7 @@ from qwink.cli.console import (
     EngineName,
     QuantizeName,
     RecipeName,
+    SpeculateName,
     TaskName,
     as_utf8,
 )
@@ -47,6 +48,13 @@ Quantize = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one per core."),
+]
+Speculate = Annotated[
+    SpeculateName | None,
+    typer.Option(
+        help="auto drafts tokens from the prompt and earlier answers where that saves time; off "
+        "drafts none. The answers are the same. [auto]"
+    ),
 ]
 Model = Annotated[
     str | None,

@@ -94,6 +94,8 @@ class Ticket:
             completion_tokens=len(sequence.generated),
             image_tokens=sum(span.length for span in sequence.prompt.images),
             cached_tokens=self.lease.num_reused if self.lease else 0,
+            accepted_prediction_tokens=sequence.num_accepted,
+            rejected_prediction_tokens=sequence.num_rejected,
         )
         return Result(
             "".join(self.pieces),
@@ -102,6 +104,7 @@ class Ticket:
             self.watch.timings(),
             self.request.model,
             self.request.warnings + self._cut_warning() + self._shape_warning(),
+            choices=sequence.choices,
         )
 
     def _shape_warning(self) -> tuple[str, ...]:

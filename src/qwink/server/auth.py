@@ -22,6 +22,15 @@ _STATIC = "/static/"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+_CLIENT = "qwink.client"
+
+
+def client_of(scope: Scope) -> str:
+    """What tells clients apart: a digest of the API key; empty on a server without keys."""
+    client: str = scope.get(_CLIENT, "")
+    return client
+
+
 class Keys:
     """The valid API keys. Stored as SHA-256 digests, so that all comparisons have one length."""
 
@@ -79,6 +88,7 @@ class Guard:
             return None
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._keys.accept(key.strip().encode("latin-1")):
+            scope[_CLIENT] = _digest(key.strip().encode("latin-1")).hex()
             return None
         message = "no valid API key; send Authorization: Bearer KEY"
         return Failure(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

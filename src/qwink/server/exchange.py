@@ -13,10 +13,12 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 
-from qwink.errors import DeadlineExceeded, ImageError
+from qwink.errors import DeadlineExceeded, ImageError, ShapeError
+from qwink.runtime.drafting import DraftHints
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked
+from qwink.server.auth import client_of
 from qwink.server.background import BACKGROUND
 from qwink.server.budgets import TokenTimes
 from qwink.server.completion import timings_of
@@ -26,6 +28,7 @@ from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures
 from qwink.server.service import AnswerEvents, ModelService
+from qwink.server.shapes import failed_shape
 from qwink.server.sse import EventStream, Formatter, disconnected
 from qwink.types import Result, TokenLogprob
 
@@ -49,6 +52,7 @@ class Exchange:
         self._service, self._pictures = answering.service, answering.pictures
         self._token_times, self._http = answering.token_times, http
         self._record: Record = record_of(http.scope)
+        self._client = client_of(http.scope)
         self._watch = Stopwatch()
         # A request of a batch has until the batch expires.
         background: float | None = http.scope.get(BACKGROUND)
@@ -146,7 +150,10 @@ class Exchange:
                 self._watch,
                 asked.continue_final,
                 stopped,
+                DraftHints(self._client, asked.prediction),
             )
+        except ShapeError as error:
+            raise failed_shape(error, asked.shape_place) from None
         except ImageError as error:
             failure = as_failure(error)
             if error.index is not None:
