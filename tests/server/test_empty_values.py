@@ -29,3 +29,14 @@ def test_pictures_of_other_apis_are_not_left_out_in_silence(server: Server) -> N
 @pytest.mark.parametrize("include", [[{}], [["a"]], [5], "a", {}])
 def test_values_that_include_cannot_have(server: Server, include: Any) -> None:
     assert refused(post(server, "/v1/responses", include=include))[0] == 400
+
+
+def test_late_system_turns_are_moved_to_the_start(server: Server) -> None:
+    system, asked = {"role": "system", "content": "Be brief."}, user("Hi")
+    late = post(server, messages=[asked, system])
+    assert late.json()["warnings"] == [
+        "the model sees system turns at the start only; later ones were moved there"
+    ]
+    first = post(server, messages=[system, asked])
+    assert "warnings" not in first.json()
+    assert text_of(late) == text_of(first)
