@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from qwink.server.asked import Asked, image_options, sampling_of, turns_of, unseen_names
+from qwink.server.asked import Asked, image_options, sampling_of, template_limits, turns_of
 from qwink.server.completion import CompletionFormatter
 from qwink.server.exchange import Answering, Exchange
 from qwink.server.failures import Failure
@@ -66,7 +66,7 @@ def asked_of(request: ChatRequest, warnings: list[str], defaults: SamplingParams
         num_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         continue_final=continued,
         prediction=request.prediction.text if request.prediction else "",
-        warnings=(*warnings, *unseen_names(request.messages)),
+        warnings=(*warnings, *template_limits(request.messages)),
     )
 
 

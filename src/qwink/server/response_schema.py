@@ -23,6 +23,17 @@ _ONE = "invalid_value"
 _NO_STORE = "this server stores no answers; send the earlier turns in input"
 _NO_TOOLS = "this server calls no functions; write it as the text of a message"
 LOGPROBS = "message.output_text.logprobs"
+# What OpenAI can add to an answer about reasoning, tools and inputs: here there is none of it to
+# add, so they ask for nothing. Clients send them with each request.
+_NEVER_THERE = (
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+)
 
 
 def _no_reasoning(value: Any) -> bool:
@@ -108,6 +119,9 @@ class ResponseRequest(AnswerRequest):
         if not isinstance(request, dict):
             raise InvalidField("the body must be a JSON object")
         request = without_unsupported(request, RESPONSE_UNSUPPORTED)
+        if isinstance(request.get("include"), list):
+            kept = [item for item in request["include"] if item not in _NEVER_THERE]
+            request = request | {"include": kept}
         for item in _list(request.get("include")):
             if item != LOGPROBS:
                 advice = f"nothing but {LOGPROBS} can be included; leave it out"

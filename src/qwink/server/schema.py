@@ -112,7 +112,9 @@ class ProcessorOptions(Lenient):
 
 
 def _as_list(stop: Any) -> Any:
-    return [stop] if isinstance(stop, str) else stop
+    """One text or several; an empty one stops nothing."""
+    texts = [stop] if isinstance(stop, str) else stop
+    return [text for text in texts if text != ""] if isinstance(texts, list) else texts
 
 
 StopText = Annotated[str, Field(min_length=1, max_length=1000)]
