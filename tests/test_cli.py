@@ -157,7 +157,8 @@ def test_options_in_messages_are_spelt_as_flags(qwink: RunQwink, tmp_path: Path)
 
 def test_many_pictures_are_asked_about_together(qwink: RunQwink, picture: Path) -> None:
     ran = qwink("ask", picture, picture, "-q", "Hi", *SHORT)
-    assert "qwink: asking about 2 pictures together, in one question\n" in ran.err
+    assert "qwink: asking about 2 pictures together, in one question; " in ran.err
+    assert "qwink batch" in ran.err
 
 
 def test_a_question_given_as_a_picture(qwink: RunQwink, picture: Path) -> None:

@@ -135,6 +135,16 @@ def serve(
         float | None,
         typer.Option(metavar="S", help="Time for a client to receive what is sent. [60]"),
     ] = None,
+    files_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Files and batches of clients; by default in QWINK_HOME."
+        ),
+    ] = None,
+    files_mb: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Most MiB of files of one API key; by default 1024."),
+    ] = None,
     memory_mb: Annotated[
         int | None,
         typer.Option(

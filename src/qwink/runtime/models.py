@@ -67,6 +67,8 @@ def load(
       none. The answers are the same.
     - `settings`: defaults in place of those from environment variables (`qwink.settings.Settings`).
     - `report`: is called with the progress of an export (`qwink.export.identity.Progress`).
+    - `speculate`: "auto" (default): tokens are drafted where that is exact and saves time; "off":
+      none are. The answers are the same.
 
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
 

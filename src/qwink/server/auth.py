@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from qwink.server.background import BACKGROUND
 from qwink.server.failures import Failure
 from qwink.server.logs import respond
 from qwink.server.options import ServerOptions
@@ -47,6 +48,13 @@ class Keys:
         return found
 
 
+def owner_of(headers: Headers, options: ServerOptions) -> str:
+    """Whose files and batches a request may see: the digest of its key; "" on a server without."""
+    if not options.api_keys:
+        return ""
+    return _digest(headers.get("authorization", "").partition(" ")[2].strip().encode()).hex()
+
+
 class Guard:
     """Middleware that refuses requests without a valid key.
 
@@ -72,6 +80,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Failure | None:
         headers = Headers(scope=scope)
+        if BACKGROUND in scope:  # its batch was let in
+            return None
         if not self._keys:
             return self._foreign(headers, scope)
         if scope["path"] in self._open or scope["path"].startswith(_STATIC):

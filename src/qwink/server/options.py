@@ -69,6 +69,9 @@ class ServerOptions:
     body_timeout: float = 15.0  # plus one second for each 32 kB received
     send_timeout: float = 60.0  # time for a client to receive one piece of the response
 
+    files_dir: Path | None = None  # files and batches; None: in QWINK_HOME, for `qwink serve`
+    files_mb: int = 1024  # all files of one API key
+
     memory_mb: int | None = None  # for keys and values, images, uploads; None: Memory.default()
     disk_cache: bool = True
     cache_dir: Path | None = None
@@ -83,6 +86,7 @@ class ServerOptions:
             "max_images",
             "max_image_pixels",
             "max_body_mb",
+            "files_mb",
             "memory_mb",
             "disk_cache_mb",
         )
