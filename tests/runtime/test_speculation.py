@@ -10,7 +10,8 @@ import pytest
 
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.costs import StepCosts
-from qwink.runtime.speculation import MOST_ROWS
+from qwink.runtime.sequence import Draft
+from qwink.runtime.speculation import MOST_ROWS, Speculation
 from tests.runtime.simulation import Cost, Known, Machine, Player, avx2, avx512, dear, known
 from tests.tiny import write_tokenizer
 
@@ -103,6 +104,26 @@ def test_streams_with_drafts_gain_together(tokenizer: Tokenizer) -> None:
         without += (sum(len(player.generated) for player in players) - before) / 3 * avx512(3)
         players = [player for player in players if not player.finished]
     assert without / spent > 1.2
+
+
+class Forced:
+    """A sequence of which the next four tokens are certain, always."""
+
+    may_draft = True
+
+    def draft(self, most: int, guesses: int) -> Draft:
+        return Draft((1, 2, 3, 4)[:most], (1.0,) * min(most, 4), min(most, 4))
+
+
+def test_certain_tokens_run_after_losses() -> None:
+    """Planning took much longer than the steps, so that the account is far below nothing."""
+    times = iter(range(1000))
+    speculation = Speculation(8, lambda: float(next(times)))
+    sequences: list[Any] = [Forced()]
+    for _ in range(20):
+        counts = speculation.plan(sequences)
+        speculation.ran(sequences, [1], 0, 0.03)
+    assert counts == [4]
 
 
 def test_rows_have_a_limit(tokenizer: Tokenizer) -> None:
