@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from qwink.cli import options as shared
+from qwink.cli import shapes
 from qwink.cli.console import Bar, as_utf8, format_seconds, on_terminal, remark, spell_options
 from qwink.errors import OptionError
 
@@ -88,6 +89,10 @@ def batch(
     skip_blank: Annotated[
         bool, typer.Option("--skip-blank", help="Do not ask about blank pictures.")
     ] = False,
+    schema: shapes.Schema = None,
+    choices: shapes.Choices = None,
+    regex: shapes.Regex = None,
+    grammar: shapes.Grammar = None,
     model: shared.Model = None,
     engine: shared.Engine = None,
     recipe: shared.Recipe = None,
@@ -125,6 +130,7 @@ def batch(
     \b
     Examples:
       qwink batch scans -q "What is the total?" --out totals.csv
+      qwink batch invoices --schema invoice.json -q "Read the invoice." --out invoices.jsonl
       qwink batch 'photos/*.jpg' --task describe --out captions.jsonl --limit 100
       qwink batch questions.jsonl --out answers.parquet
       qwink batch camera.mp4 --every 5s -q "Is the gate open?" --out gate.csv
@@ -172,6 +178,7 @@ def batch(
 
     columns = Columns(column, question_column, id_column)
     given = {name: value for name, value in asked.items() if value is not None}
+    given |= shapes.shape_options(schema, choices, regex, grammar)
     file = None if out == "-" else out
     loading_of(every_s, given)
     wanted = Sources(tuple(sources or ()), recursive, columns, lines)
