@@ -70,7 +70,7 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     _add_errors(app, service)
     _add_schemas(app)
     # Starlette runs the middleware added last first.
-    app.add_middleware(BodyLimit, options=options)
+    app.add_middleware(BodyLimit, options=options, arriving=service.arriving)
     app.add_middleware(Guard, options=options)
     if options.allow_origin:
         app.add_middleware(

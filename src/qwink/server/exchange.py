@@ -19,7 +19,7 @@ from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked
 from qwink.server.budgets import TokenTimes
 from qwink.server.completion import timings_of
-from qwink.server.failures import Failure, as_failure, invalid
+from qwink.server.failures import Failure, as_failure, invalid, shutting_down
 from qwink.server.fields import ignored_fields
 from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
@@ -110,7 +110,7 @@ class Exchange:
         """Raises DeadlineExceeded. Nothing goes on once it is cancelled or late."""
         stopped = threading.Event()
         try:
-            async with asyncio.timeout(self._deadline - time.monotonic()):
+            async with self._service.preparing.limit(self._deadline - time.monotonic()):
                 fetched = {
                     url: await self._service.fetch(self._pictures.fetch, url, place, self._watch)
                     for url, place in self._pictures.on_the_web(asked).items()
@@ -118,6 +118,8 @@ class Exchange:
                 steps = self._prepare_steps(asked, fetched, stopped.is_set)
                 question = await self._service.work_by_turns(steps)
         except TimeoutError:
+            if self._service.preparing.over:
+                raise shutting_down() from None
             raise DeadlineExceeded("the pictures took too long to prepare") from None
         finally:
             stopped.set()
