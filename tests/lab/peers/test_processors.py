@@ -56,7 +56,8 @@ def test_kinds_are_measured_or_named_with_the_reason(
 
 def test_what_another_machine_measured_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "processors.json"
-    measured, missing = {"contenders": {"fast": {}}}, {"not_measured": "lacks it"}
+    measured: dict[str, Any] = {"contenders": {"fast": {}}}
+    missing: dict[str, Any] = {"not_measured": "lacks it"}
     first = processors.merged(path, {"avx2": missing, "avxvnni": measured})
     assert first.kind == "processors"
     write(path, first.document())

@@ -79,8 +79,10 @@ def compile_library(folder: Path) -> Path:
     if compiler is None:
         raise CannotHide("needs a C compiler named cc")
     library = folder / "hide.so"
-    command = [compiler, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", library, SOURCE]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o"]
+    made = subprocess.run(
+        [*command, str(library), str(SOURCE)], capture_output=True, text=True, check=False
+    )
     if made.returncode:
         lines = made.stderr.strip().splitlines() or ["no message"]
         raise CannotHide(f"cc: {lines[-1]}")
