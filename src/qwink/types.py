@@ -234,6 +234,8 @@ class Timings:
     """From the call to the end of the answer."""
     first_token_ms: float = 0.0
     """From the call to the first token."""
+    num_steps: int = 0
+    """Steps in which the tokens after the first came: fewer than tokens where drafts were right."""
     origins: dict[Stage, Origin] = field(default_factory=dict)
     """Whether a stage was computed, reused from a cache, or absent."""
     notes: tuple[str, ...] = ()
@@ -252,6 +254,10 @@ class Usage:
     """Tokens of the prompt that are images."""
     cached_tokens: int = 0
     """Tokens of the prompt whose keys and values were reused."""
+    accepted_prediction_tokens: int = 0
+    """Drafted tokens that became part of the answer."""
+    rejected_prediction_tokens: int = 0
+    """Drafted tokens that were computed and are not part of the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def test_turns_are_pooled() -> None:
 
 
 def test_no_answer_is_an_error() -> None:
-    with pytest.raises(QwinkError, match="no answer; .*HTTP 400"):
+    with pytest.raises(QwinkError, match=r"no answer; .*HTTP 400"):
         figures("src", [Turn((Reply("HTTP 400"),), 1.0)])
 
 

@@ -20,6 +20,7 @@ from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
 from qwink.model.config import load_config, load_generation_defaults
 from qwink.model.weights import fingerprint
+from qwink.runtime.drafting import Speculate
 from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
 from qwink.runtime.memory import Memory
 from qwink.runtime.scheduler import Limits
@@ -43,6 +44,7 @@ def load(
     limits: Limits | None = None,
     memory: Memory | None = None,
     store: Store | None = None,
+    speculate: Speculate = "auto",
     settings: Settings | None = None,
     report: Report = lambda _: None,
 ) -> VLM:
@@ -61,6 +63,8 @@ def load(
     - `limits`: how many requests run and wait.
     - `memory`: most bytes of keys and values, and of encoded images.
     - `store`: keeps encoded images beyond this process (`qwink.cache.disk.DiskStore`).
+    - `speculate`: "auto" (default) drafts tokens where that is exact and saves time, "off" drafts
+      none. The answers are the same.
     - `settings`: defaults in place of those from environment variables (`qwink.settings.Settings`).
     - `report`: is called with the progress of an export (`qwink.export.identity.Progress`).
 
@@ -96,6 +100,7 @@ def load(
         limits,
         memory,
         store,
+        speculate,
     )
 
 

@@ -63,7 +63,10 @@ class AskedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A checked request. With `continue_final`, the answer continues the assistant's last turn."""
+    """A checked request. With `continue_final`, the answer continues the assistant's last turn.
+
+    `prediction` is a text that the client expects the answer to resemble.
+    """
 
     model: str
     turns: tuple[AskedTurn, ...]
@@ -72,6 +75,7 @@ class Asked:
     sampling: AskedSampling
     num_logprobs: int | None = None
     continue_final: bool = False
+    prediction: str = ""
     warnings: tuple[str, ...] = ()
 
     def place_of(self, index: int) -> str:

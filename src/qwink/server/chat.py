@@ -56,6 +56,7 @@ def asked_of(request: ChatRequest, warnings: list[str], defaults: SamplingParams
         ),
         num_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         continue_final=continued,
+        prediction=request.prediction.text if request.prediction else "",
         warnings=(*warnings, *unseen_names(request.messages)),
     )
 

@@ -118,6 +118,11 @@ class ModelService:
             await asyncio.sleep(0.05)
 
     @property
+    def live_waits(self) -> bool:
+        """Whether a request that is not in the background has no token yet."""
+        return self.num_active > self.vlm.scheduler.num_live_running
+
+    @property
     def model_names(self) -> tuple[str, ...]:
         return self.options.served_model_name or (self.vlm.name,)
 
