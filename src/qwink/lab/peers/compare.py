@@ -143,8 +143,8 @@ def taken(args: argparse.Namespace, cap: Cap | None = None) -> dict[str, Any]:
     for name, found in result["contenders"].items():
         if found["num_major_faults"]["median"] > FEW_FAULTS:
             print(
-                f"warning: {name} read from disk in most rounds; memory is too short for all of "
-                "them at once, or something else runs",
+                f"warning: {name} read from disk in most rounds; there is too little memory "
+                "for all engines at once, or another program uses it",
                 file=sys.stderr,
             )
     return result
