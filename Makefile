@@ -17,7 +17,7 @@ DEV := $(VENV)/.installed-dev
 NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch] src/qwink/native/*/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help ask test test-deploy check fix sanitize fuzz docs wheels clean
+.PHONY: help ask test test-deploy check fix sanitize fuzz docs docs-site wheels clean
 .DELETE_ON_ERROR:
 
 help: ## list these words
@@ -51,8 +51,12 @@ fuzz: $(DEV) ## the same with random shapes and values: FUZZ_MINUTES for each in
 
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
+	@$(BIN)/python scripts/make_api_docs.py
 	@$(BIN)/python -m scripts.make_performance
 	@$(BIN)/python -m scripts.make_tables
+
+docs-site: $(DEV) ## build the documentation as a site in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 wheels: $(DEV) ## build and test what a release uploads, in dist/
 	@rm -rf dist
@@ -60,7 +64,7 @@ wheels: $(DEV) ## build and test what a release uploads, in dist/
 	@QWINK_TEST_WHEELS=dist $(BIN)/python -m pytest tests/release
 
 clean: ## remove what these chores made, .venv included
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An editable install: it is done again only when the project's metadata or its C code changes.

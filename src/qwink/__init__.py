@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qwink.errors import QwinkError
+    from qwink.inputs.fetch import FetchPolicy
     from qwink.runtime.conversation import Conversation
+    from qwink.runtime.memory import Memory
     from qwink.runtime.models import load
+    from qwink.runtime.scheduler import Limits
     from qwink.runtime.vlm import VLM
     from qwink.types import (
         EncodedImage,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         SamplingParams,
         Timings,
         Usage,
+        Video,
     )
 
 __version__ = "0.1.0.dev0"
@@ -35,6 +39,9 @@ _HOMES = {
     "Conversation": "qwink.runtime.conversation",
     "EncodedImage": "qwink.types",
     "Event": "qwink.types",
+    "FetchPolicy": "qwink.inputs.fetch",
+    "Limits": "qwink.runtime.scheduler",
+    "Memory": "qwink.runtime.memory",
     "Message": "qwink.types",
     "Picture": "qwink.types",
     "QwinkError": "qwink.errors",
@@ -43,6 +50,7 @@ _HOMES = {
     "Timings": "qwink.types",
     "Usage": "qwink.types",
     "VLM": "qwink.runtime.vlm",
+    "Video": "qwink.types",
     "load": "qwink.runtime.models",
 }
 
@@ -51,6 +59,9 @@ __all__ = [
     "Conversation",
     "EncodedImage",
     "Event",
+    "FetchPolicy",
+    "Limits",
+    "Memory",
     "Message",
     "Picture",
     "QwinkError",
@@ -58,6 +69,7 @@ __all__ = [
     "SamplingParams",
     "Timings",
     "Usage",
+    "Video",
     "load",
 ]
 

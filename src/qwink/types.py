@@ -7,6 +7,7 @@ the text model; S tokens of a prompt.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -29,17 +30,21 @@ STAGES: tuple[Stage, ...] = ("fetch", "decode", "resize", "encode", "prefill", "
 class Picture:
     """A decoded image: upright, RGB.
 
-    `size` and `original_size` are (width, height) in pixels, upright. They differ if the JPEG
-    decoder scaled the picture down. `key` is the SHA-256 of the file or pixels it came from.
+    Accepted wherever an image is.
     """
 
-    pixels: NDArray[np.uint8]  # [H, W, 3]
+    pixels: NDArray[np.uint8]
+    """[H, W, 3]."""
     key: str
+    """SHA-256 of the file or the pixels that it came from."""
     original_size: tuple[int, int]
+    """Width and height in pixels, upright, before the JPEG decoder scaled the picture down."""
     warnings: tuple[str, ...] = ()
+    """What may make an answer about it wrong."""
 
     @property
     def size(self) -> tuple[int, int]:
+        """Width and height in pixels, upright."""
         return self.pixels.shape[1], self.pixels.shape[0]
 
 
@@ -58,45 +63,71 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Patches:
-    """An image cut into patches, ready for the vision encoder.
+    """An image, or T frames of a video, cut into patches, ready for the vision encoder.
 
-    `pixels` holds one patch a row, channel first within the patch. Patches are in the order in
-    which the encoder merges them: the four patches of each 2×2 block follow each other.
+    `pixels` holds one patch a row; its values are ordered channel, frame, row, column. Patches are
+    in the order in which the encoder merges them: the four patches of each 2×2 block follow each
+    other. T is 1 for an image and the encoder's `temporal_patch_size` for a video.
     `key` covers picture, decoded size, resized grid and filter, which determine `pixels`.
     """
 
-    pixels: NDArray[np.uint8]  # [P, 3 * patch * patch]
+    pixels: NDArray[np.uint8]  # [P, 3 * T * patch * patch]
     grid: Grid
     key: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedImage:
-    """The vision encoder's output for an image. Immutable; accepted wherever an image is.
+    """The vision encoder's output for an image. Accepted wherever an image is.
 
-    float32 from the encoder, float16 from the cache.
+    V is the number of visual tokens, D the hidden size of the text model. Arrays are float32 from
+    the encoder and float16 from the cache. Only the model that encoded it accepts it.
     """
 
-    embeds: NDArray[np.floating[Any]]  # [V, D]
-    deepstack: NDArray[np.floating[Any]]  # [num taps, V, D]
+    embeds: NDArray[np.floating[Any]]
+    """[V, D]: the embedding of each visual token."""
+    deepstack: NDArray[np.floating[Any]]
+    """[taps, V, D]: what is added to the first layers of the text model."""
     grid: Grid
-    key: str  # the patches' key and the artifact's id
+    """Patches along time, height and width. V is a quarter of their product."""
+    key: str
+    """The key of the patches and the id of the model's artifact."""
 
     @property
     def num_tokens(self) -> int:
+        """V."""
         return int(self.embeds.shape[0])
 
     @property
+    def is_video(self) -> bool:
+        return False  # frames are prepared by their video, never given by users
+
+    @property
     def nbytes(self) -> int:
+        """Size of the arrays in bytes."""
         return self.embeds.nbytes + self.deepstack.nbytes
 
 
-# What a user may give as an image. A string is a path, a data URL, or a URL that `fetch_policy`
-# allows; a file object is open for reading bytes; floats of an array are in 0..1.
+# What a user may give as an image or a video. A string is a path, a data URL, or a URL that
+# `fetch_policy` allows; a file object is open for reading bytes; floats of an array are in 0..1.
 ImageSource: TypeAlias = (
     "str | os.PathLike[str] | bytes | IO[bytes] | NDArray[np.uint8] | NDArray[np.floating[Any]] "
-    "| Picture | EncodedImage | PIL.Image.Image"
+    "| Picture | EncodedImage | PIL.Image.Image | Video"
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Video:
+    """A video. Accepted wherever an image is, except in `encode`.
+
+    A file that begins as a video does is one without `Video`. A GIF is a picture, its first frame,
+    without it.
+    """
+
+    source: str | os.PathLike[str] | bytes | IO[bytes] | Sequence[ImageSource]
+    """A path, bytes or a file object of a video, or pictures in order."""
+    fps: float | None = None
+    """Pictures for each second of the video, if `source` is pictures. None: 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +156,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation. `content` mixes texts and images in reading order."""
+    """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant"]
-    content: tuple[Any, ...]  # str | ImageSource, in order
+    """Who says it."""
+    content: tuple[Any, ...]
+    """Texts and images in reading order. A string is a text; a path of an image is a
+    `pathlib.Path`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,64 +185,125 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
 
+ShapeKind = Literal["json_object", "json_schema", "regex", "choices", "grammar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What form an answer must have. Equal shapes allow the same answers.
+
+    `source` is the JSON text of the schema, the regular expression, a JSON list of the choices, or
+    a grammar in llguidance's variant of Lark; empty for any JSON object. `strict`: refuse keywords
+    of a schema that cannot be enforced, instead of ignoring them with a warning. `read` turns the
+    text of a whole answer into `Result.parsed`; None leaves it as text.
+    """
+
+    kind: ShapeKind
+    source: str = ""
+    strict: bool = True
+    read: Callable[[str], Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers to choose from, and its probability among them."""
+
+    text: str
+    probability: float
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Time by stage, in milliseconds. Stages that did not happen are 0 and 'absent'."""
+    """Time of each stage, in milliseconds. A stage that did not happen is 0 and "absent"."""
 
     queue_ms: float = 0.0
+    """Waiting for other requests."""
     fetch_ms: float = 0.0
+    """Reading or fetching the pictures."""
     decode_ms: float = 0.0
+    """Decoding the pictures."""
     resize_ms: float = 0.0
+    """Resizing the pictures."""
     encode_ms: float = 0.0
+    """Runs of the vision encoder."""
     prefill_ms: float = 0.0
+    """Making the tokens of the prompt, and the text model's run over them."""
     generate_ms: float = 0.0
+    """Runs of the text model for the tokens after the first."""
     total_ms: float = 0.0
+    """From the call to the end of the answer."""
     first_token_ms: float = 0.0
+    """From the call to the first token."""
     origins: dict[Stage, Origin] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # rule of each budget, what was reused; never the user's words
+    """Whether a stage was computed, reused from a cache, or absent."""
+    notes: tuple[str, ...] = ()
+    """The rule that sized each picture, and what was reused; never the user's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. The keys and values of `cached_tokens` of the prompt were reused."""
+    """Counts of tokens."""
 
     prompt_tokens: int
+    """Tokens of the prompt, those of images included."""
     completion_tokens: int
+    """Tokens of the answer, that which ends it included."""
     image_tokens: int = 0
+    """Tokens of the prompt that are images."""
     cached_tokens: int = 0
+    """Tokens of the prompt whose keys and values were reused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole answer."""
+    """A whole answer.
+
+    `parsed` is the answer as data if a shape was asked for and the answer has it, else None.
+    `choices` are all choices with their probabilities, the likeliest first.
+    """
 
     text: str
+    """The answer."""
     finish_reason: FinishReason
+    """Why it ended. "stop": the model ended it, or a stop text did. "length": `max_tokens` or the
+    context was reached. "repetition": it repeated itself and was cut off."""
     usage: Usage
+    """Counts of tokens."""
     timings: Timings
+    """Time of each stage."""
     model: str
+    """The model's name."""
     warnings: tuple[str, ...] = ()
+    """What may make the answer wrong, such as a picture shown at a small part of its size."""
+    parsed: Any = None
+    """The answer as data, if it was asked for in a shape; None if it was cut off."""
+    choices: tuple[Choice, ...] = ()
+    """The choices to answer with and their probabilities, if there were any."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A generated token, its log-probability (natural), and the likeliest tokens' (id, logprob)."""
+    """A generated token and its probability."""
 
     id: int
+    """The token's id in the vocabulary."""
     logprob: float
+    """Natural logarithm of its probability."""
     top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens in its place, each as (id, logprob)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One piece of a streamed answer; the last one carries the whole `result`.
-
-    Events before the first text have no text and name the current `stage`: "queue", with the number
-    of requests before this one as `place`, then "encode", then "prefill".
-    """
+    """One piece of a streamed answer."""
 
     text: str
+    """The next piece of the answer; may be empty."""
     result: Result | None = None
+    """The whole answer, in the last event only."""
     stage: Literal["queue", "encode", "prefill"] | None = None
+    """What the request waits for, in events before the first text only."""
     place: int = 0
+    """Number of requests before this one, while `stage` is "queue"."""
     logprobs: tuple[TokenLogprob, ...] = ()
+    """The tokens of this piece, for requests that ask for log-probabilities over HTTP."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
 PICTURE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif"),
+    *(".avif", ".heic", ".heif", ".mp4", ".mov", ".mkv", ".webm", ".avi"),
 )
 # Control characters. A picture could make the model print terminal escape sequences.
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -37,7 +38,9 @@ _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) 
 def ask(
     images: Annotated[
         list[str] | None,
-        typer.Argument(metavar="IMAGE", help="Path or data URL of a picture; - reads stdin."),
+        typer.Argument(
+            metavar="IMAGE", help="Path or data URL of a picture or video; - reads stdin."
+        ),
     ] = None,
     question: Question = None,
     task: Task = "auto",
@@ -132,6 +135,34 @@ def ask(
             help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
         ),
     ] = None,
+    fps: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Frames of a video to look at, a second; by default 2."),
+    ] = None,
+    num_frames: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Frames of a video to look at, in all, instead of --fps."),
+    ] = None,
+    min_frames: Annotated[
+        int | None, typer.Option(metavar="N", help="Least number of frames with --fps. [4]")
+    ] = None,
+    max_frames: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest number of frames with --fps. [768]")
+    ] = None,
+    start: Annotated[
+        float | None, typer.Option(metavar="S", help="Second of the video to start at.")
+    ] = None,
+    end: Annotated[
+        float | None, typer.Option(metavar="S", help="Second of the video to end at.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Ask about each moment of a video apart, one every 5s, 2m or 1h: a log of a "
+            "camera.",
+        ),
+    ] = None,
     context: Annotated[
         int | None,
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
@@ -148,6 +179,8 @@ def ask(
       qwink ask page.png --task document > page.md
       qwink ask before.jpg after.jpg -q "What changed?" --timings
       cat photo.jpg | qwink ask - --json
+      qwink ask clip.mp4 -q "What happens?"
+      qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
     sources = images or []
     if question is not None and not question.strip():
@@ -169,9 +202,18 @@ def ask(
         "min_pixels": min_pixels,
         "max_pixels": max_pixels,
         "max_image_pixels": max_image_pixels,
+        "fps": fps,
+        "num_frames": num_frames,
+        "min_frames": min_frames,
+        "max_frames": max_frames,
+        "start": start,
+        "end": end,
     }
     given = {key: value for key, value in sampling.items() if value is not None}
     sized = {key: value for key, value in sizes.items() if value is not None}
+    step_s = None if every is None else _seconds(every)
+    if step_s is not None and len(sources) != 1:
+        raise OptionError("--every asks about one video; give one")
     _check(sources, given, sized)
     if len(sources) > 1:
         remark(f"asking about {len(sources)} pictures together, in one question")
@@ -185,6 +227,9 @@ def ask(
         "threads": threads,
     }
     vlm = _load(model, engine_options, context, hint=not as_json and on_terminal())
+    if step_s is not None:
+        _ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
+        return
     events = vlm.stream(pictures, question, system=system, **given, **sized)
 
     from qwink.cli.report import as_document, show_remarks, show_timings
@@ -200,10 +245,61 @@ def ask(
         show_timings(result, vlm.engine.about)
 
 
+def _seconds(text: str) -> float:
+    """A time such as 5s, 0.5, 2m or 1h, in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?", text.strip().lower())
+    seconds = 0.0
+    if match:
+        unit = {"ms": 1e-3, None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[match[2]]
+        seconds = float(match[1]) * unit
+    if seconds <= 0:
+        raise OptionError(f"--every is {text!r}; write a time such as 5s, 2m or 1h")
+    return seconds
+
+
+def _ask_moments(
+    vlm: VLM,
+    source: str | bytes,
+    step_s: float,
+    question: str | None,
+    system: str | None,
+    sampling: dict[str, Any],
+    sizes: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """Ask about moments of a video one after the other: a line for each."""
+    from qwink.cli.report import as_document, show_remarks
+    from qwink.inputs.frames import VideoOptions
+    from qwink.inputs.images import MAX_IMAGE_PIXELS
+    from qwink.runtime.moments import moments
+    from qwink.runtime.preparation import fetched
+
+    part = VideoOptions(start=sizes.pop("start", None), end=sizes.pop("end", None))
+    extra = [name for name in ("fps", "num_frames", "min_frames", "max_frames") if name in sizes]
+    if extra:
+        raise OptionError(f"--every and --{extra[0].replace('_', '-')} exclude each other")
+    limit = sizes.get("max_image_pixels", MAX_IMAGE_PIXELS)
+    if sizes.get("task", "auto") == "auto":
+        sizes["task"] = "frame"
+    for moment in moments(fetched(source, None), step_s, part, limit):
+        result = vlm.ask(moment.picture, question, system=system, **sampling, **sizes)
+        if as_json:
+            document = {"time_s": moment.time_s, **as_document(result, vlm.engine.about)}
+            typer.echo(json.dumps(document, ensure_ascii=False).encode())
+        else:
+            typer.echo(
+                f"{moment.time_s:.1f} s: {' '.join(result.text.split())}".translate(_CONTROLS)
+            )
+            show_remarks(result)
+
+
 def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) -> None:
     """Check options and pictures before the model is loaded, which can take minutes."""
     from qwink.engine.sampler import validate
+    from qwink.inputs.containers import is_video
     from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
+    from qwink.inputs.video import open_video
     from qwink.types import SamplingParams
 
     validate(SamplingParams(**sampling))
@@ -218,7 +314,10 @@ def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) 
         # A named pipe, such as the shell's <(...), can be read only once.
         if ":" not in source[:8] and source != "-" and not _is_pipe(source):
             try:
-                open_image(source, limit)
+                if is_video(source):
+                    open_video(source, limit)
+                else:
+                    open_image(source, limit)
             except ImageError as error:
                 hint = _question_hint(source, sources)
                 raise ImageError(f"{error}; {hint}") if hint else error from None

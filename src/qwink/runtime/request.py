@@ -12,7 +12,7 @@ from qwink.runtime.preparation import PreparedImage
 from qwink.runtime.sequence import Sequence
 from qwink.runtime.slots import Lease
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.types import EncodedImage, Event, Prompt, Result, Usage
+from qwink.types import EncodedImage, Event, Prompt, Result, Shape, Usage
 
 CUT_BY_LIMIT = "max_tokens allows more"
 
@@ -34,6 +34,7 @@ class Request:
     deadline: float | None = None
     # What to say if the answer reaches `max_tokens`; None: no warning about its end.
     cut_reason: str | None = CUT_BY_LIMIT
+    shape: Shape | None = None  # what the answer was asked to have
 
 
 @dataclass(slots=True, eq=False)
@@ -96,8 +97,13 @@ class Ticket:
             usage,
             self.watch.timings(),
             self.request.model,
-            self.request.warnings + self._cut_warning(),
+            self.request.warnings + self._cut_warning() + self._shape_warning(),
         )
+
+    def _shape_warning(self) -> tuple[str, ...]:
+        if self.sequence.complete:
+            return ()
+        return ("the answer ended early and does not have the shape that was asked for",)
 
     def _cut_warning(self) -> tuple[str, ...]:
         """What cut the answer off, if anything did."""

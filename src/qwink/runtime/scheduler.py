@@ -41,17 +41,16 @@ STEP_S = 30.0  # longer than any one step of an engine
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the scheduler takes on.
-
-    `max_waiting` requests wait at most, beyond the `max_running` that run. `prefill_chunk`:
-    tokens of a prompt that run at once. `keep_prompts`: whether keys and values of finished
-    prompts are kept for those that start alike.
-    """
+    """How many requests a model takes on, and in which pieces."""
 
     max_running: int = 8
+    """Requests whose answers are made together."""
     max_waiting: int = 64
+    """Requests that wait beyond them. A further one raises `Overloaded`."""
     prefill_chunk: int = 256
+    """Tokens of a prompt that run at once."""
     keep_prompts: bool = True
+    """Keep keys and values of finished prompts for later prompts that start alike."""
 
 
 class Scheduler:

@@ -16,7 +16,9 @@ from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.constraint import Constraint
 from qwink.runtime.conversation import Conversation
+from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen, listen_async
 from qwink.runtime.memory import Memory
 from qwink.runtime.messages import last_result, user_message
@@ -58,7 +60,16 @@ class Model:
 
 
 class VLM:
-    """A resident model. Safe to use from several threads, whose answers are made together."""
+    """A model that stays in memory, made by `qwink.load`.
+
+    Several threads and tasks may use it at once; their answers are made together. It is a context
+    manager, which closes it:
+
+    ```python
+    with qwink.load("nano") as closing:
+        print(closing.ask("examples/sign.png", "What does it say?").text)  # Exit 7B
+    ```
+    """
 
     def __init__(
         self,
@@ -89,6 +100,7 @@ class VLM:
         self._name, self._sampling = model.name, model.sampling
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
+        self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         vision = model.engine.config.vision
         output = EncoderOutput(
             vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
@@ -104,12 +116,14 @@ class VLM:
         self._finalizer = weakref.finalize(self, self.scheduler.close, 0.0)
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Finish what is under way, for up to `timeout_s`, and let go of the model.
+        """Wait up to `timeout_s` seconds for the requests under way, then free the model.
 
-        Its memory and threads are freed at once, unless something else refers to its engine.
+        Its memory and threads are freed before the call returns, unless something else refers to
+        its engine. Later calls raise EngineStopped.
         """
         self._finalizer.detach()
         self.scheduler.close(timeout_s)
+        self._grammars.close()
         self._model = None
 
     def _open_model(self) -> Model:
@@ -127,29 +141,38 @@ class VLM:
 
     @property
     def name(self) -> str:
+        """The model's name."""
         return self._name
 
     @property
     def engine(self) -> Engine:
-        """Raises EngineStopped once it is closed."""
+        """The engine that computes. Raises EngineStopped once it is closed."""
         return self._open_model().engine
 
     @property
     def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. Raises EngineStopped once it is closed."""
         return self._open_model().tokenizer
 
     @property
     def sampling(self) -> SamplingParams:
-        """The model's own defaults."""
+        """The model's own defaults of the options of answers."""
         return self._sampling
 
     def encode(
         self, image: ImageSource, question: str = "", **options: Unpack[ImageKeywords]
     ) -> EncodedImage:
-        """Encode an image once, to ask about it many times.
+        """Run the vision encoder on an image once, to ask about it many times.
 
-        `options` are those of `ImageOptions`: task, min_pixels, max_pixels, resample; `question`
-        helps task "auto" to choose a size. Raises ImageError, OptionError.
+        Task "auto" chooses the size by the words of `question`; without one, by the picture.
+        `options` are those of pictures.
+        Raises ImageError, OptionError, OutOfMemory, EngineStopped.
+
+        ```python
+        circle = vlm.encode("examples/red-circle.png")
+        print(vlm.ask(circle, "What shape is it?").text)  # A circle.
+        print(vlm.ask(circle, "What colour is the circle?").text)  # Red.
+        ```
         """
         chosen = image_options(options)
         engine = self._open_model().engine  # before the work of decoding
@@ -170,14 +193,28 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Result:
-        """Answer a question about one image, several or none.
+        """Answer a question about one image, several or none, and wait for the whole answer.
 
-        `options` are those of `ImageOptions` (task, min_pixels, max_pixels, resample) and of
-        `SamplingParams` (max_tokens, temperature, top_p, seed, stop, ...), which default to the
-        model's own. Tasks that read or locate are greedy, and "document" may take 2048 tokens,
-        unless you set it otherwise. `timeout` is in seconds, for everything together.
+        An image is a path, a data URL, a URL that `fetch_policy` allows, bytes, a file object open
+        for reading bytes, a PIL image, an `EncodedImage`, or an array of shape [H, W], [H, W, 3]
+        or [H, W, 4]: uint8, or floats in 0..1. Several are a list or tuple, and the question is
+        about all of them together. Without a question, the task's default question is asked.
 
-        Raises ImageError, PromptError, OptionError, GenerationError, DeadlineExceeded.
+        `schema`, `choices`, `regex` or `grammar` give the shape that the answer must have;
+        `Result.parsed` is then the answer as data, and None if the answer was cut off. Such
+        answers are greedy too.
+
+        `system` is the text of a system turn before the question. `timeout` is in seconds, for
+        everything together. `options` are those of pictures and of answers.
+
+        Raises ImageError if a picture cannot be used (`index` says which), PromptError,
+        ContextOverflow if the prompt does not fit, OptionError, Overloaded, DeadlineExceeded,
+        GenerationError, OutOfMemory, EngineStopped.
+
+        ```python
+        result = vlm.ask("examples/sign.png", "What does it say?", timeout=60)
+        print(result.text, result.finish_reason)  # Exit 7B stop
+        ```
         """
         return last_result(self.stream(images, question, system=system, timeout=timeout, **options))
 
@@ -190,7 +227,16 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Iterator[Event]:
-        """As `ask`, piece by piece; the last event carries the whole result."""
+        """As `ask`, piece by piece. The last event carries the whole result.
+
+        Nothing is computed before the first event is taken. Closing the iterator cancels the
+        request. Options of a wrong name or type raise at once, everything else while iterating.
+
+        ```python
+        for event in vlm.stream("examples/red-circle.png", "What shape is it?"):
+            print(event.text, end="")  # A circle.
+        ```
+        """
         return self._stream(self._preparation(images, question, system, timeout, options))
 
     def _stream(self, prepare: Callable[[], Request]) -> Iterator[Event]:
@@ -205,7 +251,21 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Result:
-        """As `ask`, in an event loop. Cancelling the task cancels the request."""
+        """As `ask`, for an event loop. Cancelling the task cancels the request.
+
+        ```python
+        import asyncio
+
+
+        async def read_all(*paths: str) -> list[str]:
+            asked = [vlm.aask(path, "What does it say?") for path in paths]
+            return [result.text for result in await asyncio.gather(*asked)]
+
+
+        texts = asyncio.run(read_all("examples/sign.png", "examples/receipt-line.png"))
+        print(texts)  # ['Exit 7B', 'Total 42.50']
+        ```
+        """
         result = None
         stream = self.astream(images, question, system=system, timeout=timeout, **options)
         async with aclosing(stream) as events:
@@ -223,7 +283,17 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> AsyncGenerator[Event, None]:
-        """As `stream`, in an event loop."""
+        """As `stream`, for an event loop.
+
+        ```python
+        async def show() -> None:
+            async for event in vlm.astream("examples/sign.png", "What does it say?"):
+                print(event.text, end="")
+
+
+        asyncio.run(show())  # Exit 7B
+        ```
+        """
         prepare = self._preparation(images, question, system, timeout, options)
         request = await asyncio.to_thread(prepare)
         async with aclosing(listen_async(self.scheduler, request)) as events:
@@ -253,13 +323,13 @@ class VLM:
         return prepare
 
     def conversation(self, system: str | None = None) -> Conversation:
-        """Several questions, each knowing what was said before."""
+        """A conversation, in which each question is asked together with the turns before it."""
         return Conversation(self, system)
 
     def split_options(self, options: Mapping[str, Any]) -> tuple[ImageOptions, AskedSampling]:
         """Sort keyword options by whom they concern. Raises OptionError for an unknown one."""
-        images, sampling = split(options)
-        return ImageOptions(**images), AskedSampling.of(self.sampling, sampling)
+        images, sampling, shape = split(options)
+        return ImageOptions(**images), AskedSampling.of(self.sampling, sampling, shape)
 
     def stream_messages(
         self,
@@ -293,7 +363,7 @@ class VLM:
         An image is sized for the text of its own turn, not of later ones, so that it stays the
         same as the conversation goes on. `watch` may have been running for a while. The task may
         change an AskedSampling, but not SamplingParams.
-        Raises ImageError, PromptError (ContextOverflow), OptionError.
+        Raises ImageError, PromptError (ContextOverflow), OptionError (ShapeError).
         """
         steps = self.prepare_steps(
             messages, image_options, sampling, num_logprobs, watch, continue_final
@@ -320,6 +390,11 @@ class VLM:
         `cancelled` is asked often, also from within a picture; then it raises Cancelled.
         """
         model = self._open_model()  # before the work of decoding
+        shape = sampling.shape if isinstance(sampling, AskedSampling) else None
+        constraint: Constraint | None = None
+        ignored: tuple[str, ...] = ()
+        if shape is not None:
+            constraint, ignored = self._grammars.constraint(shape)
         watch = watch or Stopwatch()
         preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
         turns = yield from preparing.prepare(messages, image_options)
@@ -339,7 +414,13 @@ class VLM:
         full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
         sequence = TokenSequence(
-            prompt, sampling, model.tokenizer, self._forbidden, self._vocab_size, num_logprobs
+            prompt,
+            sampling,
+            model.tokenizer,
+            self._forbidden,
+            self._vocab_size,
+            num_logprobs,
+            constraint=constraint,
         )
         return Request(
             sequence,
@@ -347,6 +428,7 @@ class VLM:
             sampling.max_tokens,
             self.name,
             watch,
-            preparing.warnings,
+            (*ignored, *preparing.warnings),
             cut_reason=full or CUT_BY_LIMIT,
+            shape=shape,
         )
