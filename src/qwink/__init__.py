@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qwink.batches.batch import batch
     from qwink.errors import QwinkError
     from qwink.inputs.fetch import FetchPolicy
     from qwink.runtime.conversation import Conversation
@@ -51,6 +52,7 @@ _HOMES = {
     "Usage": "qwink.types",
     "VLM": "qwink.runtime.vlm",
     "Video": "qwink.types",
+    "batch": "qwink.batches.batch",
     "load": "qwink.runtime.models",
 }
 
@@ -70,6 +72,7 @@ __all__ = [
     "Timings",
     "Usage",
     "Video",
+    "batch",
     "load",
 ]
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qwink.cli.console import (
-    ExportProgress,
     RecipeName,
+    SpeculateName,
     as_utf8,
     on_terminal,
     remark,
 )
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
+from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Speculate, Task, Threads
+from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.errors import ImageError, ImageTooLarge, OptionError
 
 if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
 
-NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
 PICTURE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".avif", ".heic", ".heif", ".mp4", ".mov", ".mkv", ".webm", ".avi"),
@@ -116,6 +116,10 @@ def ask(
         list[str] | None,
         typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
     ] = None,
+    schema: Schema = None,
+    choices: Choices = None,
+    regex: Regex = None,
+    grammar: Grammar = None,
     min_pixels: Annotated[
         int | None,
         typer.Option(
@@ -168,6 +172,7 @@ def ask(
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
     ] = None,
     threads: Threads = None,
+    speculate: Speculate = None,
 ) -> None:
     """Answer a question about one or more images, or without images.
 
@@ -179,6 +184,8 @@ def ask(
       qwink ask page.png --task document > page.md
       qwink ask before.jpg after.jpg -q "What changed?" --timings
       cat photo.jpg | qwink ask - --json
+      qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
+      qwink ask photo.jpg -q "Day or night?" --choices day,night --json
       qwink ask clip.mp4 -q "What happens?"
       qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
@@ -216,7 +223,11 @@ def ask(
         raise OptionError("--every asks about one video; give one")
     _check(sources, given, sized)
     if len(sources) > 1:
-        remark(f"asking about {len(sources)} pictures together, in one question")
+        remark(
+            f"asking about {len(sources)} pictures together, in one question; for an answer about "
+            "each: qwink batch"
+        )
+    shape = shape_options(schema, choices, regex, grammar)
     pictures = _read_stdin(sources)
     engine_options: dict[str, Any] = {
         "engine": engine,
@@ -226,23 +237,26 @@ def ask(
         "quantize": quantize,
         "threads": threads,
     }
-    vlm = _load(model, engine_options, context, hint=not as_json and on_terminal())
+    hint = not as_json and on_terminal()
+    vlm = _load(model, engine_options, context, hint=hint, speculate=speculate)
     if step_s is not None:
-        _ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
+        _ask_moments(
+            vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json
+        )
         return
-    events = vlm.stream(pictures, question, system=system, **given, **sized)
+    events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 
-    from qwink.cli.report import as_document, show_remarks, show_timings
+    from qwink.cli.report import about, as_document, show_remarks, show_timings
 
     if as_json:
         result = _last(events)
-        document = json.dumps(as_document(result, vlm.engine.about), indent=2, ensure_ascii=False)
+        document = json.dumps(as_document(result, about(vlm)), indent=2, ensure_ascii=False)
         typer.echo(document.encode())
     else:
         result = _show(events)
         show_remarks(result)
     if timings:
-        show_timings(result, vlm.engine.about)
+        show_timings(result, about(vlm))
 
 
 def _seconds(text: str) -> float:
@@ -269,7 +283,7 @@ def _ask_moments(
     as_json: bool,
 ) -> None:
     """Ask about moments of a video one after the other: a line for each."""
-    from qwink.cli.report import as_document, show_remarks
+    from qwink.cli.report import about, as_document, show_remarks
     from qwink.inputs.frames import VideoOptions
     from qwink.inputs.images import MAX_IMAGE_PIXELS
     from qwink.runtime.moments import moments
@@ -285,7 +299,7 @@ def _ask_moments(
     for moment in moments(fetched(source, None), step_s, part, limit):
         result = vlm.ask(moment.picture, question, system=system, **sampling, **sizes)
         if as_json:
-            document = {"time_s": moment.time_s, **as_document(result, vlm.engine.about)}
+            document = {"time_s": moment.time_s, **as_document(result, about(vlm))}
             typer.echo(json.dumps(document, ensure_ascii=False).encode())
         else:
             typer.echo(
@@ -356,25 +370,20 @@ def _stdin_bytes() -> bytes:
 
 
 def _load(
-    model: str | None, engine_options: dict[str, Any], context: int | None, *, hint: bool
+    model: str | None,
+    engine_options: dict[str, Any],
+    context: int | None,
+    *,
+    hint: bool,
+    speculate: SpeculateName | None,
 ) -> VLM:
     """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
-    from qwink.runtime.engines import EngineOptions
-    from qwink.runtime.models import find_model, load
+    from qwink.cli.loading import load_model
     from qwink.runtime.scheduler import Limits
-    from qwink.settings import Settings
 
-    settings = Settings.from_environment()
-    reference = model or settings.model
-    if hint and model is None and reference == "nano":
-        remark(NANO_HINT)
-    with ExportProgress(reference) as progress:
-        options = EngineOptions.resolve(settings, **engine_options)
-        folder = find_model(reference, options, settings, progress)
-    progress.finish(folder)
     # There is one question, so allocate memory for one sequence.
     limits = Limits(max_running=1)
-    return load(folder, **engine_options, context=context, limits=limits, settings=settings)
+    return load_model(model, engine_options, context, limits, hint=hint, speculate=speculate)
 
 
 def _last(events: Iterator[Event]) -> Result:

@@ -27,11 +27,13 @@ RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
 LayoutName: TypeAlias = Literal["native", "onnxruntime"]
 EngineName: TypeAlias = Literal["auto", "onnx", "torch"]
 DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
+SpeculateName: TypeAlias = Literal["auto", "off"]
 QuantizeName: TypeAlias = Literal["int8"]
 
 # Options of the library whose names in messages the command line spells differently.
 _OPTION_NAMES = re.compile(
     r"(?<![\w-])(?:max_image_pixels|max_images|max_pixels|min_pixels|max_tokens|repetition_penalty"
+    r"|near_duplicates"
     r"|top_p|top_k|min_p)(?!\w)"
 )
 

@@ -29,6 +29,9 @@ NEVER_SAMPLED = (
 )
 
 
+_LONGEST_START = 64  # bytes; few tokens are longer, and they are rulers and spaces
+
+
 class Tokenizer:
     """A checkpoint's tokenizer. Safe to share between threads."""
 
@@ -125,6 +128,26 @@ class Tokenizer:
         """Ids of plain text, without added tokens: `<|im_end|>` is ten characters."""
         return self._library.encode(text, add_special_tokens=False).ids
 
+    def encode_verbatim(self, text: str) -> list[int]:
+        """Ids whose bytes are exactly the text's. `encode_text` brings it to a normal form first.
+
+        Characters of a text that the normal form changes are encoded one by one.
+        """
+        ids = self.encode_text(text)
+        written = text.encode()
+        if b"".join(map(self.token_bytes, ids)) == written:
+            return ids
+        if len(text) > 1:
+            return [token for character in text for token in self.encode_verbatim(character)]
+        return [self.token_id(_CHARACTERS[byte]) for byte in written]
+
+    def starts_of(self, text: bytes) -> list[int]:
+        """The plain tokens that a text may begin with, the shortest first."""
+        spelling = "".join(_CHARACTERS[byte] for byte in text[:_LONGEST_START])
+        found = (self._library.token_to_id(spelling[: end + 1]) for end in range(len(spelling)))
+        added = self.added_tokens.values()
+        return [token for token in found if token is not None and token not in added]
+
     def encode_template(self, text: str, restore: Mapping[int, str] | None = None) -> list[int]:
         """Ids of text in which added tokens are recognised.
 
@@ -205,4 +228,5 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTES = _byte_alphabet()
+_CHARACTERS = {byte: character for character, byte in _BYTES.items()}
 _AS_LATIN = str.maketrans({character: chr(byte) for character, byte in _BYTES.items()})

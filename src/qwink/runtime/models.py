@@ -20,6 +20,7 @@ from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
 from qwink.model.config import load_config, load_generation_defaults
 from qwink.model.weights import fingerprint
+from qwink.runtime.drafting import Speculate
 from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
 from qwink.runtime.memory import Memory
 from qwink.runtime.scheduler import Limits
@@ -43,6 +44,7 @@ def load(
     limits: Limits | None = None,
     memory: Memory | None = None,
     store: Store | None = None,
+    speculate: Speculate = "auto",
     settings: Settings | None = None,
     report: Report = lambda _: None,
 ) -> VLM:
@@ -61,8 +63,12 @@ def load(
     - `limits`: how many requests run and wait.
     - `memory`: most bytes of keys and values, and of encoded images.
     - `store`: keeps encoded images beyond this process (`qwink.cache.disk.DiskStore`).
+    - `speculate`: "auto" (default) drafts tokens where that is exact and saves time, "off" drafts
+      none. The answers are the same.
     - `settings`: defaults in place of those from environment variables (`qwink.settings.Settings`).
     - `report`: is called with the progress of an export (`qwink.export.identity.Progress`).
+    - `speculate`: "auto" (default): tokens are drafted where that is exact and saves time; "off":
+      none are. The answers are the same.
 
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
 
@@ -83,19 +89,18 @@ def load(
         threads=threads,
     )
     folder = find_model(model or settings.model, options, settings, report)
-    opened = open_engine(folder, options)
-    return VLM(
-        Model(
-            opened.name,
-            opened,
-            Tokenizer.load(folder),
-            ChatTemplate.load(folder),
-            load_generation_defaults(folder).sampling(),
-        ),
-        context,
-        limits,
-        memory,
-        store,
+    return VLM(open_model(folder, options), context, limits, memory, store, speculate)
+
+
+def open_model(folder: Path, options: EngineOptions) -> Model:
+    """The model in an artifact's or, for torch, a checkpoint's folder. Raises as `load` does."""
+    engine = open_engine(folder, options)
+    return Model(
+        engine.name,
+        engine,
+        Tokenizer.load(folder),
+        ChatTemplate.load(folder),
+        load_generation_defaults(folder).sampling(),
     )
 
 

@@ -23,7 +23,10 @@ Listener = Callable[[Event | Exception], None]
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A question ready to be run. `deadline` is on the clock of `time.monotonic`."""
+    """A question ready to be run. `deadline` is on the clock of `time.monotonic`.
+
+    A `background` request runs when no other one waits, and leaves a slot to them.
+    """
 
     sequence: Sequence
     images: tuple[PreparedImage, ...]
@@ -35,6 +38,7 @@ class Request:
     # What to say if the answer reaches `max_tokens`; None: no warning about its end.
     cut_reason: str | None = CUT_BY_LIMIT
     shape: Shape | None = None  # what the answer was asked to have
+    background: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +94,8 @@ class Ticket:
             completion_tokens=len(sequence.generated),
             image_tokens=sum(span.length for span in sequence.prompt.images),
             cached_tokens=self.lease.num_reused if self.lease else 0,
+            accepted_prediction_tokens=sequence.num_accepted,
+            rejected_prediction_tokens=sequence.num_rejected,
         )
         return Result(
             "".join(self.pieces),
@@ -98,6 +104,7 @@ class Ticket:
             self.watch.timings(),
             self.request.model,
             self.request.warnings + self._cut_warning() + self._shape_warning(),
+            choices=sequence.choices,
         )
 
     def _shape_warning(self) -> tuple[str, ...]:

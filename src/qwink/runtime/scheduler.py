@@ -54,7 +54,7 @@ class Limits:
 
 
 class Scheduler:
-    """Runs requests on an engine, in a thread of its own. Close it when done."""
+    """Runs requests on an engine, in a separate thread. Close it when done."""
 
     def __init__(
         self,
@@ -99,6 +99,11 @@ class Scheduler:
         return len(self._answers.tickets)
 
     @property
+    def num_live_running(self) -> int:
+        """Answers under way that are not in the background."""
+        return sum(not ticket.request.background for ticket in list(self._answers.tickets))
+
+    @property
     def alive(self) -> bool:
         """Whether the engine thread does its work."""
         return self.error is None and self._thread.is_alive()
@@ -106,7 +111,7 @@ class Scheduler:
     def check(self) -> None:
         """Raises EngineStopped if nothing can be submitted.
 
-        It takes no lock: in a child of a fork, another thread may hold it for ever.
+        It takes no lock: in a child of a fork, a thread of the parent may hold the lock.
         """
         if os.getpid() != self._process:
             raise EngineStopped("the model was loaded before fork; load it in the child")
@@ -126,7 +131,10 @@ class Scheduler:
         with self._wake:
             self.check()  # the engine thread holds the lock when it ends
             # Cancelled tickets leave at the next step only.
-            taken = sum(not other.cancelled for other in self._tickets())
+            taken = sum(
+                not other.cancelled and other.request.background == request.background
+                for other in self._tickets()
+            )
             if taken >= self.limits.max_running + self.limits.max_waiting:
                 raise Overloaded(
                     f"{self.limits.max_waiting} requests are waiting already; try again shortly"
@@ -150,9 +158,9 @@ class Scheduler:
         return future.result()
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Take nothing new, finish what is under way for up to `timeout_s`, then end the rest.
+        """Refuse new requests, wait up to `timeout_s` for running ones, then end the rest.
 
-        The engine and its cache are let go of. In a child of a fork it does nothing.
+        Releases the engine and its cache. Does nothing in a child of a fork.
         """
         if os.getpid() != self._process:
             return
@@ -194,7 +202,7 @@ class Scheduler:
                     self._step()
         except BaseException as error:
             logger.exception("the engine thread died")
-            failure = EngineStopped(f"the engine died: {error}; load the model again")
+            failure = EngineStopped(f"the engine failed: {error}; load the model again")
             with self._wake:  # no request is accepted between the error and the sweep
                 self.error = error
                 tickets, calls = self._tickets(), list(self._calls)
@@ -284,8 +292,11 @@ class Scheduler:
         with self._wake:
             waiting = list(self._waiting)
         for ticket in sorted(waiting, key=prompts.order):
-            if self.num_running + len(prompts.tickets) >= self.limits.max_running:
+            free = self.limits.max_running - self.num_running - len(prompts.tickets)
+            if free <= 0:
                 break
+            if ticket.request.background and free == 1 < self.limits.max_running:
+                break  # the last slot is for those that do not wait in the background
             if not prompts.is_next(ticket):
                 break
             if prompts.shares(ticket):

@@ -16,8 +16,10 @@ from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.choosing import ChoiceSequence
 from qwink.runtime.constraint import Constraint
 from qwink.runtime.conversation import Conversation
+from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
 from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen, listen_async
 from qwink.runtime.memory import Memory
@@ -78,9 +80,11 @@ class VLM:
         limits: Limits | None = None,
         memory: Memory | None = None,
         store: Store | None = None,
+        speculate: Speculate = "auto",
     ) -> None:
         """`context` limits prompt plus answer, in tokens; `store` keeps encoded images.
 
+        `speculate`: whether tokens are drafted; see `Drafting`.
         Raises OptionError if the model or the memory budget does not allow that many tokens.
         """
         most = model.engine.config.text.max_position_embeddings
@@ -100,6 +104,7 @@ class VLM:
         self._name, self._sampling = model.name, model.sampling
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
+        self.drafting = Drafting(model.engine.traits, model.tokenizer, speculate)
         self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         vision = model.engine.config.vision
         output = EncoderOutput(
@@ -355,6 +360,7 @@ class VLM:
         num_logprobs: int | None = None,
         watch: Stopwatch | None = None,
         continue_final: bool = False,
+        hints: DraftHints = NO_HINTS,
     ) -> Request:
         """A conversation made ready for the scheduler: decode, resize, tokenise; no model work.
 
@@ -366,7 +372,7 @@ class VLM:
         Raises ImageError, PromptError (ContextOverflow), OptionError (ShapeError).
         """
         steps = self.prepare_steps(
-            messages, image_options, sampling, num_logprobs, watch, continue_final
+            messages, image_options, sampling, num_logprobs, watch, continue_final, hints=hints
         )
         while True:
             try:
@@ -384,10 +390,12 @@ class VLM:
         watch: Stopwatch | None = None,
         continue_final: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
+        hints: DraftHints = NO_HINTS,
     ) -> Generator[None, None, Request]:
         """As `prepare`, giving way after each picture, so that requests can take turns.
 
         `cancelled` is asked often, also from within a picture; then it raises Cancelled.
+        `hints` help to draft the answer, and do not change it.
         """
         model = self._open_model()  # before the work of decoding
         shape = sampling.shape if isinstance(sampling, AskedSampling) else None
@@ -413,22 +421,38 @@ class VLM:
             sampling = sampling.for_task(preparing.task)
         full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
-        sequence = TokenSequence(
-            prompt,
-            sampling,
-            model.tokenizer,
-            self._forbidden,
-            self._vocab_size,
-            num_logprobs,
-            constraint=constraint,
-        )
+        most = sampling.max_tokens
+        if shape is not None and shape.kind == "choices":
+            choosing = ChoiceSequence(
+                prompt,
+                sampling,
+                model.tokenizer,
+                self._forbidden,
+                self._vocab_size,
+                shape,
+                room,
+                num_logprobs,
+            )
+            sequence: TokenSequence = choosing
+            most = max(most, choosing.num_reserved)
+        else:
+            sequence = TokenSequence(
+                prompt,
+                sampling,
+                model.tokenizer,
+                self._forbidden,
+                self._vocab_size,
+                num_logprobs,
+                self.drafting.drafter(prompt, hints, shape),
+                constraint=constraint,
+            )
         return Request(
             sequence,
             tuple(preparing.images.values()),
-            sampling.max_tokens,
+            most,
             self.name,
             watch,
-            (*ignored, *preparing.warnings),
+            (*ignored, *preparing.warnings, *self.drafting.unused(hints)),
             cut_reason=full or CUT_BY_LIMIT,
             shape=shape,
         )

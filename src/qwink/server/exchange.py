@@ -13,18 +13,22 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 
-from qwink.errors import DeadlineExceeded, ImageError
+from qwink.errors import DeadlineExceeded, ImageError, ShapeError
+from qwink.runtime.drafting import DraftHints
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked
+from qwink.server.auth import client_of
+from qwink.server.background import BACKGROUND
 from qwink.server.budgets import TokenTimes
 from qwink.server.completion import timings_of
-from qwink.server.failures import Failure, as_failure, invalid
+from qwink.server.failures import Failure, as_failure, invalid, shutting_down
 from qwink.server.fields import ignored_fields
 from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures
 from qwink.server.service import AnswerEvents, ModelService
+from qwink.server.shapes import failed_shape
 from qwink.server.sse import EventStream, Formatter, disconnected
 from qwink.types import Result, TokenLogprob
 
@@ -48,8 +52,13 @@ class Exchange:
         self._service, self._pictures = answering.service, answering.pictures
         self._token_times, self._http = answering.token_times, http
         self._record: Record = record_of(http.scope)
+        self._client = client_of(http.scope)
         self._watch = Stopwatch()
-        self._deadline = time.monotonic() + self._service.options.request_timeout
+        # A request of a batch has until the batch expires.
+        background: float | None = http.scope.get(BACKGROUND)
+        self._background = background is not None
+        timeout = self._service.options.request_timeout
+        self._deadline = time.monotonic() + timeout if background is None else background
         self.vlm = self._service.vlm
 
     def read(self, kind: type[AnyRequest]) -> tuple[AnyRequest, list[str]]:
@@ -81,8 +90,9 @@ class Exchange:
         """The response. Raises Failure for every error before the response's first byte."""
         service = self._service
         body, stream = body_of(self._http.scope), asked.stream
-        service.admit()
-        service.num_active += 1
+        if not self._background:
+            service.admit()
+            service.num_active += 1
         streaming = False
         try:
             question = await self._while_connected(self._prepare(asked))
@@ -104,13 +114,14 @@ class Exchange:
                 self._end()
 
     def _end(self) -> None:
-        self._service.num_active -= 1
+        if not self._background:
+            self._service.num_active -= 1
 
     async def _prepare(self, asked: Asked) -> Question:
         """Raises DeadlineExceeded. Nothing goes on once it is cancelled or late."""
         stopped = threading.Event()
         try:
-            async with asyncio.timeout(self._deadline - time.monotonic()):
+            async with self._service.preparing.limit(self._deadline - time.monotonic()):
                 fetched = {
                     url: await self._service.fetch(self._pictures.fetch, url, place, self._watch)
                     for url, place in self._pictures.on_the_web(asked).items()
@@ -118,10 +129,12 @@ class Exchange:
                 steps = self._prepare_steps(asked, fetched, stopped.is_set)
                 question = await self._service.work_by_turns(steps)
         except TimeoutError:
+            if self._service.preparing.over:
+                raise shutting_down() from None
             raise DeadlineExceeded("the pictures took too long to prepare") from None
         finally:
             stopped.set()
-        question.deadline = self._deadline
+        question.deadline, question.background = self._deadline, self._background
         return question
 
     def _prepare_steps(
@@ -137,7 +150,10 @@ class Exchange:
                 self._watch,
                 asked.continue_final,
                 stopped,
+                DraftHints(self._client, asked.prediction),
             )
+        except ShapeError as error:
+            raise failed_shape(error, asked.shape_place) from None
         except ImageError as error:
             failure = as_failure(error)
             if error.index is not None:
@@ -152,7 +168,8 @@ class Exchange:
         usage = result.usage
         self._service.metrics.count_answer(result)
         self._token_times.add(result)
-        self._service.record_duration(result.timings.total_ms / 1e3)
+        if not self._background:
+            self._service.record_duration(result.timings.total_ms / 1e3)
         self._record.details |= {
             "finish_reason": result.finish_reason,
             "prompt_tokens": usage.prompt_tokens,

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import uvicorn
 
@@ -38,8 +38,8 @@ _FAILED_S = 1.0  # how long /health reports a dead engine before the process end
 def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
     """Serve until SIGTERM or SIGINT; `say` prints a line of status for a person.
 
-    Must be called in the main thread, for the process's signals are handled. Ends the process where
-    the model is still loading a while after the signal: Python would crash at its own end.
+    Must be called in the main thread, because it handles signals. If the model is still loading a
+    while after the signal, it ends the process without Python's shutdown, which would crash.
     Raises OptionError if the address is in use, and the error that stopped the model from loading
     or ended its engine.
     """
@@ -75,6 +75,8 @@ async def _serve(
         if stopping.is_set():
             raise Cancelled("the server is shutting down")
 
+    if options.files_dir is None:
+        options = replace(options, files_dir=settings.files)
     app = create_app(lambda: load_model(options, settings, report), options)
     service: ModelService = app.state.service
     server = _Server(
@@ -115,7 +117,7 @@ async def _serve(
         return service.loading
     if isinstance(service.error, QwinkError):
         raise service.error
-    raise QwinkError(f"the engine died: {service.error}") from service.error
+    raise QwinkError(f"the engine failed: {service.error}") from service.error
 
 
 async def _announce(service: ModelService, say: Say) -> None:
@@ -136,6 +138,7 @@ async def _announce(service: ModelService, say: Say) -> None:
         f"qwink: memory budget without weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
         f"{memory.kv_bytes >> 20} of them for keys and values; context: {context} tokens"
     )
+    say(f"qwink: drafts (--speculate): {service.vlm.drafting.about}")
 
 
 async def _close(
@@ -178,6 +181,7 @@ def load_model(options: ServerOptions, settings: Settings, report: Report = lamb
         limits=Limits(max_running=options.max_running, max_waiting=options.max_waiting),
         memory=memory_of(options),
         store=store,
+        speculate="off" if options.speculate == "off" else "auto",
         settings=settings,
         report=report,
     )

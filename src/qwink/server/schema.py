@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -26,20 +26,12 @@ def _no_bias(value: Any) -> bool:
     return isinstance(value, dict) and not any(value.values())
 
 
-def _no_prediction(value: Any) -> bool:
-    return isinstance(value, dict) and not value.get("content")
-
-
 def _implicit_cache(value: Any) -> bool:
     return isinstance(value, dict) and all_empty(value | {"mode": None}) and _implicit(value)
 
 
 def _implicit(value: dict[str, Any]) -> bool:
     return value.get("mode") in (None, "implicit")
-
-
-def _text_only(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text" and len(value) == 1
 
 
 _ONE = "invalid_value"  # the code where a field has values that are supported
@@ -85,16 +77,9 @@ CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
         'answers are text; write ["text"] or leave it out', among([], ["text"]), _ONE
     ),
     "n": Unsupported("there is one answer a request; write 1 or leave it out", among(1), _ONE),
-    "prediction": Unsupported("leave it out", _no_prediction),
     "reasoning_effort": Unsupported(
         'this model answers without reasoning first; write "none" or leave it out',
         among("none", "minimal"),
-    ),
-    "response_format": Unsupported(
-        'answers are plain text; write {"type": "text"} or leave it out, '
-        "and say in the messages which form the answer should have",
-        _text_only,
-        _ONE,
     ),
     "verbosity": Unsupported(
         'say in the messages how long the answer should be; write "medium" or leave it out',
@@ -131,6 +116,29 @@ def _as_list(stop: Any) -> Any:
 
 
 StopText = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class PredictedText(Lenient):
+    """A piece of a predicted answer."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Prediction(Lenient):
+    """A text that the answer will probably resemble, such as a file to be changed a little.
+
+    Where it is right the answer comes sooner; it never changes the answer.
+    """
+
+    type: Literal["content"]
+    content: str | list[PredictedText] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content or ())
 
 
 class AnswerRequest(Lenient):
@@ -180,6 +188,17 @@ class ChatRequest(AnswerRequest):
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
+    prediction: Prediction | None = None
+
+    response_format: Any = Field(None, description="Text, any JSON object, or JSON by a schema.")
+    # vLLM's fields for the shape of the answer, of which `guided_...` are older.
+    structured_outputs: Any = Field(
+        None, description="One of json, json_object, choice, regex and grammar."
+    )
+    guided_json: Any = None
+    guided_choice: Any = None
+    guided_regex: Any = None
+    guided_grammar: Any = None
 
     # vLLM's fields: whether the answer continues the last turn, or begins a new one.
     continue_final_message: bool | None = None
