@@ -22,8 +22,8 @@ from qwink.engine.sampler import validate
 from qwink.errors import OptionError
 from qwink.runtime.models import load
 from qwink.runtime.options import AskKeywords, split
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
+from qwink.runtime.waiting import Limits
 from qwink.types import ImageSource, SamplingParams
 
 WHERE: tuple[Where, ...] = ("new", "errors", "new+errors")
