@@ -20,6 +20,7 @@ from qwink.cli.console import (
     remark,
 )
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Speculate, Task, Threads
+from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.errors import ImageError, ImageTooLarge, OptionError
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ def ask(
         list[str] | None,
         typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
     ] = None,
+    schema: Schema = None,
+    choices: Choices = None,
+    regex: Regex = None,
+    grammar: Grammar = None,
     min_pixels: Annotated[
         int | None,
         typer.Option(
@@ -179,6 +184,8 @@ def ask(
       qwink ask page.png --task document > page.md
       qwink ask before.jpg after.jpg -q "What changed?" --timings
       cat photo.jpg | qwink ask - --json
+      qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
+      qwink ask photo.jpg -q "Day or night?" --choices day,night --json
       qwink ask clip.mp4 -q "What happens?"
       qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
@@ -220,6 +227,7 @@ def ask(
             f"asking about {len(sources)} pictures together, in one question; for an answer about "
             "each: qwink batch"
         )
+    shape = shape_options(schema, choices, regex, grammar)
     pictures = _read_stdin(sources)
     engine_options: dict[str, Any] = {
         "engine": engine,
@@ -232,9 +240,11 @@ def ask(
     hint = not as_json and on_terminal()
     vlm = _load(model, engine_options, context, hint=hint, speculate=speculate)
     if step_s is not None:
-        _ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
+        _ask_moments(
+            vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json
+        )
         return
-    events = vlm.stream(pictures, question, system=system, **given, **sized)
+    events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 
     from qwink.cli.report import about, as_document, show_remarks, show_timings
 

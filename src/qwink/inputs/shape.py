@@ -98,6 +98,8 @@ def choices_shape(choices: Sequence[str]) -> Shape:
         raise ShapeError("choices", f"{len(choices)} are too many; give at most {MAX_CHOICES}")
     if sum(len(text.encode(errors="surrogatepass")) for text in choices) > MAX_CHOICE_BYTES:
         raise ShapeError("choices", f"they take more than {MAX_CHOICE_BYTES >> 10} KiB")
+    for text in choices:
+        _check_size("choices", text)
     return Shape("choices", json.dumps(list(choices), ensure_ascii=False))
 
 

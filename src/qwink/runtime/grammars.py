@@ -234,10 +234,6 @@ def _grammar(shape: Shape) -> str:
 
         return str(LLMatcher.grammar_from_lark(any_to_lark(shape.source)))
     schema: Any = {"type": "object"}
-    if shape.kind == "choices":
-        schema = None
-        texts = " | ".join(json.dumps(text) for text in json.loads(shape.source))
-        return str(LLMatcher.grammar_from_lark(f"start: {texts}"))
     if shape.kind == "json_schema":
         schema = json.loads(shape.source)
     # Qwen goes on with line breaks for ever where whitespace is allowed.

@@ -104,6 +104,7 @@ class Ticket:
             self.watch.timings(),
             self.request.model,
             self.request.warnings + self._cut_warning() + self._shape_warning(),
+            choices=sequence.choices,
         )
 
     def _shape_warning(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from qwink.engine.sampler import RepetitionGuard, Sampler
 from qwink.inputs.detokenizer import Detokenizer, StopStrings
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.constraint import Constraint
-from qwink.types import FinishReason, Prompt, SamplingParams, TokenLogprob
+from qwink.types import Choice, FinishReason, Prompt, SamplingParams, TokenLogprob
 
 Float = NDArray[np.float32]
 
@@ -93,6 +93,11 @@ class Sequence:
         return self._constraint is None or self._constraint.complete
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The probabilities of the choices, once they are known, if it was asked to choose."""
+        return ()
+
+    @property
     def may_draft(self) -> bool:
         """Whether there are drafts at all."""
         return self._drafter is not None or self._constraint is not None
@@ -168,14 +173,18 @@ class Sequence:
         return text
 
     def _accept(self, logits: Float | None) -> str:
-        """Take one token. The logits may be missing where it is forced."""
+        """Choose one token. The logits may be missing where it is forced."""
         token = self._choose(logits)
+        if self._num_logprobs is None or logits is None:
+            return self._take(token)
+        found = self._sampler.logprobs(logits, token, self._num_logprobs)
+        return self._take(token, TokenLogprob(token, found.chosen, found.top))
+
+    def _take(self, token: int, logprob: TokenLogprob | None = None) -> str:
         self.generated.append(token)
         if token in self._eos_ids:
             return self._finish("stop")
-        if self._num_logprobs is not None and logits is not None:
-            found = self._sampler.logprobs(logits, token, self._num_logprobs)
-            logprob = TokenLogprob(token, found.chosen, found.top)
+        if logprob is not None:
             self._logprobs.append((self._num_decoded, logprob))
         decoded = self._detokenizer.add(token)
         self._num_decoded += len(decoded)

@@ -16,6 +16,7 @@ from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.choosing import ChoiceSequence
 from qwink.runtime.constraint import Constraint
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
@@ -421,20 +422,35 @@ class VLM:
             sampling = sampling.for_task(preparing.task)
         full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
         sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
-        sequence = TokenSequence(
-            prompt,
-            sampling,
-            model.tokenizer,
-            self._forbidden,
-            self._vocab_size,
-            num_logprobs,
-            self.drafting.drafter(prompt, hints, shape),
-            constraint,
-        )
+        most = sampling.max_tokens
+        if shape is not None and shape.kind == "choices":
+            choosing = ChoiceSequence(
+                prompt,
+                sampling,
+                model.tokenizer,
+                self._forbidden,
+                self._vocab_size,
+                shape,
+                room,
+                num_logprobs,
+            )
+            sequence: TokenSequence = choosing
+            most = max(most, choosing.num_reserved)
+        else:
+            sequence = TokenSequence(
+                prompt,
+                sampling,
+                model.tokenizer,
+                self._forbidden,
+                self._vocab_size,
+                num_logprobs,
+                self.drafting.drafter(prompt, hints, shape),
+                constraint=constraint,
+            )
         return Request(
             sequence,
             tuple(preparing.images.values()),
-            sampling.max_tokens,
+            most,
             self.name,
             watch,
             (*ignored, *preparing.warnings, *self.drafting.unused(hints)),

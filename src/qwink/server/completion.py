@@ -155,8 +155,11 @@ def _usage(result: Result) -> dict[str, Any]:
 
 
 def remarks_of(result: Result) -> dict[str, Any]:
-    """What answers have beside OpenAI's fields: the timings and, if there are any, warnings."""
+    """What answers have beside OpenAI's fields: the timings and, if there are any, warnings and
+    the probabilities of choices."""
     remarks: dict[str, Any] = {"timings": timings_of(result)}
+    if result.choices:
+        remarks["choice_probabilities"] = [asdict(choice) for choice in result.choices]
     if result.warnings:
         remarks["warnings"] = list(result.warnings)
     return remarks

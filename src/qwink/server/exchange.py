@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 
-from qwink.errors import DeadlineExceeded, ImageError
+from qwink.errors import DeadlineExceeded, ImageError, ShapeError
 from qwink.runtime.drafting import DraftHints
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
@@ -28,6 +28,7 @@ from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures
 from qwink.server.service import AnswerEvents, ModelService
+from qwink.server.shapes import failed_shape
 from qwink.server.sse import EventStream, Formatter, disconnected
 from qwink.types import Result, TokenLogprob
 
@@ -151,6 +152,8 @@ class Exchange:
                 stopped,
                 DraftHints(self._client, asked.prediction),
             )
+        except ShapeError as error:
+            raise failed_shape(error, asked.shape_place) from None
         except ImageError as error:
             failure = as_failure(error)
             if error.index is not None:
