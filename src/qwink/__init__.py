@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from qwink.runtime.conversation import Conversation
     from qwink.runtime.memory import Memory
     from qwink.runtime.models import load
-    from qwink.runtime.scheduler import Limits
     from qwink.runtime.vlm import VLM
+    from qwink.runtime.waiting import Limits
     from qwink.types import (
         EncodedImage,
         Event,
@@ -41,7 +41,7 @@ _HOMES = {
     "EncodedImage": "qwink.types",
     "Event": "qwink.types",
     "FetchPolicy": "qwink.inputs.fetch",
-    "Limits": "qwink.runtime.scheduler",
+    "Limits": "qwink.runtime.waiting",
     "Memory": "qwink.runtime.memory",
     "Message": "qwink.types",
     "Picture": "qwink.types",

@@ -115,7 +115,10 @@ def test_clients_are_apart(model: Model) -> None:
     asked = {"temperature": 1.0, "seed": 4}
     keys = ("a", "b", "a", "b", "c")
     other_question = {"messages": [{"role": "user", "content": "What is it?"}]}
-    requests = [(asked | other_question, "c"), *((asked, key) for key in keys)]
+    requests: list[tuple[dict[str, Any], str]] = [
+        (asked | other_question, "c"),
+        *((asked, key) for key in keys),
+    ]
     (_, *found), _ = post(model, requests, api_keys=("a", "b", "c"))
     assert len({text_of(one) for one in found}) == 1
     first, other, again, other_again, third = map(steps, found)

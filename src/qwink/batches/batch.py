@@ -27,6 +27,7 @@ from qwink.runtime.models import load
 from qwink.runtime.options import SHAPE_NAMES, AskKeywords, split
 from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
+from qwink.runtime.waiting import Limits
 from qwink.types import ImageSource, SamplingParams
 
 WHERE: tuple[Where, ...] = ("new", "errors", "new+errors")

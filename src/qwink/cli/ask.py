@@ -376,7 +376,7 @@ def _load(
 ) -> VLM:
     """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
     from qwink.cli.loading import load_model
-    from qwink.runtime.scheduler import Limits
+    from qwink.runtime.waiting import Limits
 
     # There is one question, so allocate memory for one sequence.
     limits = Limits(max_running=1)

@@ -174,7 +174,7 @@ def batch(
     from qwink.batches.sources import Sources
     from qwink.batches.tables import Columns
     from qwink.cli.loading import load_model
-    from qwink.runtime.scheduler import Limits
+    from qwink.runtime.waiting import Limits
 
     columns = Columns(column, question_column, id_column)
     given = {name: value for name, value in asked.items() if value is not None}

@@ -34,10 +34,11 @@ from qwink.runtime.options import (
 from qwink.runtime.preparation import ImageOptions, prepare_image
 from qwink.runtime.request import CUT_BY_LIMIT, Request
 from qwink.runtime.sampling import AskedSampling
-from qwink.runtime.scheduler import Limits, Scheduler
+from qwink.runtime.scheduler import Scheduler
 from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.turns import Turns
+from qwink.runtime.waiting import Limits
 from qwink.types import (
     EncodedImage,
     Event,
