@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from qwink.runtime.models import load
     from qwink.runtime.vlm import VLM
     from qwink.types import (
+        Box,
         EncodedImage,
         Event,
         Message,
         Picture,
+        Point,
         Result,
         SamplingParams,
         Timings,
@@ -32,11 +34,13 @@ __version__ = "0.1.0.dev0"
 
 # Where each name lives. Loaded on first use, so that `import qwink` costs next to nothing.
 _HOMES = {
+    "Box": "qwink.types",
     "Conversation": "qwink.runtime.conversation",
     "EncodedImage": "qwink.types",
     "Event": "qwink.types",
     "Message": "qwink.types",
     "Picture": "qwink.types",
+    "Point": "qwink.types",
     "QwinkError": "qwink.errors",
     "Result": "qwink.types",
     "SamplingParams": "qwink.types",
@@ -48,11 +52,13 @@ _HOMES = {
 
 __all__ = [
     "VLM",
+    "Box",
     "Conversation",
     "EncodedImage",
     "Event",
     "Message",
     "Picture",
+    "Point",
     "QwinkError",
     "Result",
     "SamplingParams",

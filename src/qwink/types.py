@@ -81,6 +81,7 @@ class EncodedImage:
     deepstack: NDArray[np.floating[Any]]  # [num taps, V, D]
     grid: Grid
     key: str  # the patches' key and the artifact's id
+    original_size: tuple[int, int] | None = None  # (width, height) in pixels, upright, if known
 
     @property
     def num_tokens(self) -> int:
@@ -179,8 +180,36 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """Something that an answer locates in a picture by a rectangle (left, top, right, bottom).
+
+    `bbox_2d` is in thousandths of the picture's width and height. `box` is in pixels of the
+    original picture, upright as its EXIF orientation says. `image` counts the pictures of the
+    conversation from 0.
+    """
+
+    label: str
+    bbox_2d: tuple[float, float, float, float]
+    box: tuple[int, int, int, int]
+    image: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Something that an answer locates by a point (x, y); units as in `Box`."""
+
+    label: str
+    point_2d: tuple[float, float]
+    point: tuple[int, int]
+    image: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """A whole answer."""
+    """A whole answer. `boxes` and `points` are what it locates, if it does.
+
+    `task` is None for an answer without pictures.
+    """
 
     text: str
     finish_reason: FinishReason
@@ -188,6 +217,9 @@ class Result:
     timings: Timings
     model: str
     warnings: tuple[str, ...] = ()
+    task: Task | None = None
+    boxes: tuple[Box, ...] = ()
+    points: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,17 +18,14 @@ from qwink.cli.console import (
     remark,
 )
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
-from qwink.errors import ImageError, ImageTooLarge, OptionError
+from qwink.cli.sources import check_options, check_sources, read_streams
+from qwink.errors import OptionError
 
 if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
 
 NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
-PICTURE_SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif"),
-)
 # Control characters. A picture could make the model print terminal escape sequences.
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -63,6 +59,14 @@ def ask(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of the text.")
     ] = False,
+    draw: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the picture with the boxes and points of the answer to a PNG, JPEG or WebP "
+            "file; takes one picture, and sets --task locate unless you choose another.",
+        ),
+    ] = None,
     timings: Annotated[
         bool, typer.Option("--timings", help="Print the time of each stage on stderr.")
     ] = False,
@@ -147,9 +151,13 @@ def ask(
       qwink ask receipt.jpg -q "What is the total?"
       qwink ask page.png --task document > page.md
       qwink ask before.jpg after.jpg -q "What changed?" --timings
+      qwink ask desk.jpg --draw desk-boxes.png --json
       cat photo.jpg | qwink ask - --json
     """
     sources = images or []
+    if draw is not None:
+        _check_drawing(draw, sources)
+        task = "locate" if task == "auto" else task
     if question is not None and not question.strip():
         question = None
     if not sources and question is None:
@@ -172,10 +180,11 @@ def ask(
     }
     given = {key: value for key, value in sampling.items() if value is not None}
     sized = {key: value for key, value in sizes.items() if value is not None}
-    _check(sources, given, sized)
+    check_options(given, sized)
+    check_sources(sources, sized)
     if len(sources) > 1:
         remark(f"asking about {len(sources)} pictures together, in one question")
-    pictures = _read_stdin(sources)
+    pictures = read_streams(sources, pipes=draw is not None)
     engine_options: dict[str, Any] = {
         "engine": engine,
         "recipe": recipe,
@@ -196,64 +205,26 @@ def ask(
     else:
         result = _show(events)
         show_remarks(result)
+    if draw is not None:
+        _draw(pictures[0], result, draw)
     if timings:
         show_timings(result, vlm.engine.about)
 
 
-def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) -> None:
-    """Check options and pictures before the model is loaded, which can take minutes."""
-    from qwink.engine.sampler import validate
-    from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
-    from qwink.types import SamplingParams
+def _check_drawing(draw: Path, sources: list[str]) -> None:
+    from qwink.cli.drawing import check_output
 
-    validate(SamplingParams(**sampling))
-    limit = sizes.get("max_image_pixels", MAX_IMAGE_PIXELS)
-    if limit < 1:
-        raise OptionError(f"max_image_pixels is {limit}; it must be 1 or more")
-    if sources.count("-") > 1:
-        raise OptionError("stdin holds one picture; give - once")
-    if "-" in sources and sys.stdin is not None and sys.stdin.isatty():
-        raise OptionError("- reads a picture from stdin; pipe one in: qwink ask - < photo.jpg")
-    for source in sources:
-        # A named pipe, such as the shell's <(...), can be read only once.
-        if ":" not in source[:8] and source != "-" and not _is_pipe(source):
-            try:
-                open_image(source, limit)
-            except ImageError as error:
-                hint = _question_hint(source, sources)
-                raise ImageError(f"{error}; {hint}") if hint else error from None
+    check_output(draw, sources)
 
 
-def _is_pipe(source: str) -> bool:
-    try:
-        return Path(source).is_fifo()
-    except (OSError, ValueError):  # no path, such as a text that is too long
-        return False
+def _draw(picture: str | bytes, result: Result, draw: Path) -> None:
+    from qwink.cli.drawing import save_drawing
 
-
-def _question_hint(source: str, sources: list[str]) -> str:
-    """How to give the question, if `source` looks like one and is no file."""
-    looks = " " in source.strip() or source.rstrip().endswith(("?", "\uff1f"))
-    if not looks or Path(source).suffix.lower() in PICTURE_SUFFIXES or len(source) > 500:
-        return ""
-    pictures = " ".join(shlex.quote(other) for other in sources if other != source)
-    return f"a question goes behind -q: qwink ask {pictures or 'IMAGE'} -q {shlex.quote(source)}"
-
-
-def _read_stdin(sources: list[str]) -> list[str | bytes]:
-    """The sources, with - replaced by the bytes on stdin."""
-    return [_stdin_bytes() if source == "-" else source for source in sources]
-
-
-def _stdin_bytes() -> bytes:
-    from qwink.inputs.files import MAX_FILE_BYTES
-
-    if sys.stdin is None:
-        raise OptionError("- reads a picture from stdin, which is closed")
-    data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise ImageTooLarge(f"stdin has more than {MAX_FILE_BYTES >> 20} MiB; reduce the picture")
-    return data
+    num_numbers = save_drawing(picture, result.boxes, result.points, draw)
+    if not result.boxes and not result.points:
+        remark(f"the answer has no boxes or points; {draw} is the picture alone")
+    if num_numbers:
+        remark(f"no font here has the letters of {num_numbers} labels; {draw} has numbers instead")
 
 
 def _load(

@@ -17,6 +17,8 @@ def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
     }
     return {
         "text": result.text,
+        "boxes": [asdict(box) for box in result.boxes],
+        "points": [asdict(point) for point in result.points],
         "finish_reason": result.finish_reason,
         "model": result.model,
         **engine,

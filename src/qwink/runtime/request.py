@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from qwink.runtime.boxes import NOTHING_SHOWN, Shown, find_boxes
 from qwink.runtime.preparation import PreparedImage
 from qwink.runtime.sequence import Sequence
 from qwink.runtime.slots import Lease
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.types import EncodedImage, Event, Prompt, Result, Usage
+from qwink.types import EncodedImage, Event, Prompt, Result, Task, Usage
 
 CUT_BY_LIMIT = "max_tokens allows more"
 
@@ -34,6 +35,8 @@ class Request:
     deadline: float | None = None
     # What to say if the answer reaches `max_tokens`; None: no warning about its end.
     cut_reason: str | None = CUT_BY_LIMIT
+    task: Task | None = None  # as the question and the pictures resolved it
+    shown: Shown = NOTHING_SHOWN
 
 
 @dataclass(slots=True, eq=False)
@@ -90,13 +93,18 @@ class Ticket:
             image_tokens=sum(span.length for span in sequence.prompt.images),
             cached_tokens=self.lease.num_reused if self.lease else 0,
         )
+        text = "".join(self.pieces)
+        found = find_boxes(text, self.request.shown)
         return Result(
-            "".join(self.pieces),
+            text,
             sequence.finish_reason,
             usage,
             self.watch.timings(),
             self.request.model,
-            self.request.warnings + self._cut_warning(),
+            self.request.warnings + self._cut_warning() + found.warnings,
+            self.request.task,
+            found.boxes,
+            found.points,
         )
 
     def _cut_warning(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from qwink.engine.base import Engine
 from qwink.errors import Cancelled, ContextOverflow, ImageError
 from qwink.inputs.length import least_tokens
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.boxes import NOTHING_SHOWN, Shown
 from qwink.runtime.messages import ImagePart, text_of
 from qwink.runtime.preparation import (
     FoundImage,
@@ -33,7 +34,8 @@ class Turns:
     """Prepares turns for an engine with room for `context` tokens.
 
     `cancelled` is asked between pictures, and within one where its decoder allows. `images` holds
-    each image once. `task` is None where no picture and no option names one.
+    each image once. `task` is None where no picture and no option names one. `shown` has every
+    picture, equal ones too.
     """
 
     engine: Engine
@@ -44,6 +46,7 @@ class Turns:
     images: dict[str, PreparedImage] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     task: Task | None = None
+    shown: Shown = NOTHING_SHOWN
 
     def prepare(
         self, messages: Sequence[Message], options: ImageOptions
@@ -99,6 +102,7 @@ class Turns:
             turns.append(Message(message.role, tuple(parts)))
         self._check()
         self.warnings, self.task = warnings_of(given), tasks.found(messages)
+        self.shown = _shown(turns)
         return turns
 
     def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage:
@@ -116,6 +120,16 @@ class Turns:
     def _check_room(self, num_tokens: int) -> None:
         if num_tokens >= self.context:
             raise ContextOverflow(num_tokens, self.context - 1, at_least=True)
+
+
+def _shown(turns: Sequence[Message]) -> Shown:
+    """The pictures of prepared turns."""
+    by_turn = [
+        [part.size for part in turn.content if isinstance(part, PreparedImage)] for turn in turns
+    ]
+    sizes = tuple(size for turn in by_turn for size in turn)
+    num_last = next((len(turn) for turn in reversed(by_turn) if turn), 0)
+    return Shown(sizes, len(sizes) - num_last, num_last > 1)
 
 
 @contextmanager

@@ -157,9 +157,10 @@ class VLM:
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
-        if found := embeddings.get(prepared.key, prepared.grid):
-            return found
-        return self.scheduler.call(lambda: embeddings.put(engine.encode([patches])[0]))
+        encoded = embeddings.get(prepared.key, prepared.grid)
+        if encoded is None:
+            encoded = self.scheduler.call(lambda: embeddings.put(engine.encode([patches])[0]))
+        return replace(encoded, original_size=prepared.size)
 
     def ask(
         self,
@@ -349,4 +350,6 @@ class VLM:
             watch,
             preparing.warnings,
             cut_reason=full or CUT_BY_LIMIT,
+            task=preparing.task,
+            shown=preparing.shown,
         )

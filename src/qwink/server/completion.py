@@ -151,8 +151,11 @@ def _usage(result: Result) -> dict[str, Any]:
 
 
 def remarks_of(result: Result) -> dict[str, Any]:
-    """What answers have beside OpenAI's fields: the timings and, if there are any, warnings."""
+    """What answers have beside OpenAI's fields: timings, what is located, and any warnings."""
     remarks: dict[str, Any] = {"timings": timings_of(result)}
+    if result.task == "locate" or result.boxes or result.points:
+        remarks["boxes"] = [asdict(box) for box in result.boxes]
+        remarks["points"] = [asdict(point) for point in result.points]
     if result.warnings:
         remarks["warnings"] = list(result.warnings)
     return remarks
