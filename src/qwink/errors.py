@@ -11,6 +11,7 @@ QwinkError
 ├── PromptError           the conversation cannot be turned into a prompt
 │   └── ContextOverflow   more tokens than the context holds
 ├── OptionError           an option's value is out of range or cannot be honoured (a ValueError)
+│   └── ShapeError        the shape of an answer is not valid, too large, or allows no answer
 ├── GenerationError       the model produced something that is not a number
 ├── OutOfMemory           a device has too little memory
 └── RequestEnded          the request ended without an answer
@@ -78,6 +79,17 @@ class ContextOverflow(PromptError):
 
 class OptionError(QwinkError, ValueError):
     """An option's value is out of range or cannot be honoured."""
+
+
+class ShapeError(OptionError):
+    """The shape of an answer is not valid, too large, or allows no answer.
+
+    `option` is the option that gave the shape: schema, choices, regex or grammar.
+    """
+
+    def __init__(self, option: str, message: str) -> None:
+        self.option, self.reason = option, message
+        super().__init__(f"{option}: {message}")
 
 
 class GenerationError(QwinkError):

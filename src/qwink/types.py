@@ -7,6 +7,7 @@ the text model; S tokens of a prompt.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -152,6 +153,33 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
 
+ShapeKind = Literal["json_object", "json_schema", "regex", "choices", "grammar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What form an answer must have. Equal shapes allow the same answers.
+
+    `source` is the JSON text of the schema, the regular expression, a JSON list of the choices, or
+    a grammar in llguidance's variant of Lark; empty for any JSON object. `strict`: refuse keywords
+    of a schema that cannot be enforced, instead of ignoring them with a warning. `read` turns the
+    text of a whole answer into `Result.parsed`; None leaves it as text.
+    """
+
+    kind: ShapeKind
+    source: str = ""
+    strict: bool = True
+    read: Callable[[str], Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers to choose from, and its probability among them."""
+
+    text: str
+    probability: float
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Time by stage, in milliseconds. Stages that did not happen are 0 and 'absent'."""
@@ -206,9 +234,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole answer. `boxes` and `points` are what it locates, if it does.
+    """A whole answer. `task` is None without pictures.
 
-    `task` is None for an answer without pictures.
+    `boxes` and `points` are what the answer locates, if it does. `parsed` is the answer as data if
+    a shape was asked for and the answer has it, else None. `choices` are all choices with their
+    probabilities, the likeliest first.
     """
 
     text: str
@@ -220,6 +250,8 @@ class Result:
     task: Task | None = None
     boxes: tuple[Box, ...] = ()
     points: tuple[Point, ...] = ()
+    parsed: Any = None
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

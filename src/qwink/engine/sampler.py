@@ -1,6 +1,7 @@
 """Logits to the next token.
 
-Order, as in Transformers: forbidden ids, repetition penalty, presence and frequency penalty,
+Order: forbidden ids, what the answer's shape does not allow, and then as in Transformers:
+repetition penalty, presence and frequency penalty,
 temperature, top-k, top-p (of what top-k left), min-p. Top-p counts mass before min-p cuts.
 
 Top-k: Fan et al., 2018, arXiv:1805.04833. Top-p: Holtzman et al., 2019, arXiv:1904.09751.
@@ -56,13 +57,22 @@ class Sampler:
         self._random = np.random.default_rng(seed)
 
     def sample(
-        self, logits: Floats, generated: Sequence[int] = (), prompt_ids: ArrayLike = ()
+        self,
+        logits: Floats,
+        generated: Sequence[int] = (),
+        prompt_ids: ArrayLike = (),
+        allowed: NDArray[np.bool_] | None = None,
     ) -> int:
         """The next token's id, given logits [V] and the ids generated so far and of the prompt.
 
-        `logits` is left as it is. Raises GenerationError for NaN or +inf, or when no id is left.
+        `allowed` [V]: which ids may be chosen; None: all. `logits` is left as it is. Raises
+        GenerationError for NaN or +inf, or when no id is left.
         """
         scores = self._masked(logits)
+        if allowed is not None:
+            np.copyto(scores, -np.inf, where=~allowed)
+            if scores.max() == -np.inf:
+                raise GenerationError("the answer's shape leaves no token to choose; change it")
         self._penalise(scores, generated, prompt_ids)
         if self._params.temperature == 0:
             return int(scores.argmax())

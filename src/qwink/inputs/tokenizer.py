@@ -148,6 +148,17 @@ class Tokenizer:
         except KeyError:  # an added token with characters outside the byte alphabet
             return spelling.encode()
 
+    def spellings(self, count: int) -> list[bytes]:
+        """The bytes of the first `count` ids, an added token's being its name; unused: none."""
+        names = {number: name.encode() for name, number in self.added_tokens.items()}
+        spelling = self._library.id_to_token
+        return [
+            names[token]
+            if token in names
+            else (spelling(token) or "").translate(_AS_LATIN).encode("latin-1")
+            for token in range(count)
+        ]
+
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON object; None if there is no file. Raises CheckpointError for anything else."""
@@ -189,3 +200,4 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTES = _byte_alphabet()
+_AS_LATIN = str.maketrans({character: chr(byte) for character, byte in _BYTES.items()})

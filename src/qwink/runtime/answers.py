@@ -53,4 +53,5 @@ def _new_tokens(ticket: Ticket, num_drafts: int) -> NewTokens:
     """The tokens to run for a ticket: the last one generated, and drafts of those to come."""
     sequence = ticket.sequence
     ids = sequence.next_ids(num_drafts)
-    return NewTokens(ticket.slot, ids, sequence.num_cached, sequence.position, len(ids))
+    num_logits = sequence.num_logits
+    return NewTokens(ticket.slot, ids, sequence.num_cached, sequence.position, num_logits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from qwink.errors import DeadlineExceeded
@@ -34,7 +35,7 @@ def listen(scheduler: Scheduler, request: Request) -> Iterator[Event]:
                 raise DeadlineExceeded(_TOO_LATE) from None
             if isinstance(message, Exception):
                 raise message
-            yield message
+            yield _read(message, request)
             if message.result is not None:
                 return
     finally:
@@ -61,7 +62,7 @@ async def listen_async(scheduler: Scheduler, request: Request) -> AsyncGenerator
                 raise DeadlineExceeded(_TOO_LATE) from None
             if isinstance(message, Exception):
                 raise message
-            yield message
+            yield _read(message, request)
             if message.result is not None:
                 return
     finally:
@@ -77,3 +78,19 @@ def _seconds_left(request: Request) -> float | None:
     if request.deadline is None:
         return None
     return max(0.0, request.deadline + _PATIENCE_S - time.monotonic())
+
+
+def _read(event: Event, request: Request) -> Event:
+    """The event; if it is the last one and the answer has its shape, with the answer as data."""
+    result, shape = event.result, request.shape
+    if result is None or shape is None or not request.sequence.complete:
+        return event
+    if shape.read is None:
+        return replace(event, result=replace(result, parsed=result.text))
+    try:
+        parsed = shape.read(result.text)
+    except (ValueError, RecursionError) as error:  # pydantic's ValidationError is a ValueError
+        reason = str(error).split("\n", 1)[0]
+        warning = f"the answer has the schema but cannot be read as data: {reason}"
+        return replace(event, result=replace(result, warnings=(*result.warnings, warning)))
+    return replace(event, result=replace(result, parsed=parsed))

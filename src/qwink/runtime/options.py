@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from qwink.errors import OptionError
 from qwink.inputs.patches import Resample
+from qwink.inputs.shape import shape_of
 from qwink.runtime.preparation import ImageOptions
-from qwink.types import SamplingParams, Task
+from qwink.types import SamplingParams, Shape, Task
 
 if TYPE_CHECKING:
     from qwink.inputs.fetch import FetchPolicy
@@ -29,7 +30,7 @@ class ImageKeywords(TypedDict, total=False):
 
 
 class AskKeywords(ImageKeywords, total=False):
-    """`ImageKeywords`, and how tokens are chosen; see `SamplingParams`."""
+    """`ImageKeywords`, how tokens are chosen (see `SamplingParams`), and the answer's shape."""
 
     max_tokens: int
     temperature: float
@@ -41,32 +42,39 @@ class AskKeywords(ImageKeywords, total=False):
     frequency_penalty: float
     seed: int | None
     stop: str | Sequence[str]
+    schema: Any  # JSON Schema as a dictionary or text, or a type such as a pydantic model
+    choices: Sequence[str] | None
+    regex: str | None
+    grammar: str | None
 
 
 _IMAGE_NAMES = tuple(field.name for field in fields(ImageOptions))
 _SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
+_SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
 _WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
-_TEXT = {"task", "resample", "stop", "fetch_policy"}
+_OTHER = {"task", "resample", "stop", "fetch_policy", *_SHAPE_NAMES}
 _MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
 
 
 def split(
     options: Mapping[str, Any], others: Sequence[str] = ("system", "timeout")
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword options as those of images and those of sampling.
+) -> tuple[dict[str, Any], dict[str, Any], Shape | None]:
+    """Keyword options as those of images, those of sampling, and the shape of the answer.
 
     `others` are names that the caller takes itself, for suggestions. Raises OptionError for an
-    unknown name, with the nearest known one, and for a value of the wrong type.
+    unknown name, with the nearest known one, and for a value of the wrong type; ShapeError for a
+    shape that is not valid.
     """
     for name, value in options.items():
-        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *others))
+        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *_SHAPE_NAMES, *others))
         _check_type(name, value)
     images = {name: value for name, value in options.items() if name in _IMAGE_NAMES}
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
     stop = sampling.get("stop", ())
     if isinstance(stop, str | list):
         sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    return images, sampling
+    shape = {name: value for name, value in options.items() if name in _SHAPE_NAMES}
+    return images, sampling, shape_of(**shape)
 
 
 def image_options(options: Mapping[str, Any]) -> ImageOptions:
@@ -95,7 +103,7 @@ def _check_name(name: str, known: Sequence[str]) -> None:
 
 
 def _check_type(name: str, value: Any) -> None:
-    if name in _TEXT or (value is None and name in _MAY_BE_NONE):
+    if name in _OTHER or (value is None and name in _MAY_BE_NONE):
         return
     kind, what = (Integral, "a whole number") if name in _WHOLE else (Real, "a number")
     if isinstance(value, bool) or not isinstance(value, kind):

@@ -13,7 +13,7 @@ from qwink.runtime.preparation import PreparedImage
 from qwink.runtime.sequence import Sequence
 from qwink.runtime.slots import Lease
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.types import EncodedImage, Event, Prompt, Result, Task, Usage
+from qwink.types import EncodedImage, Event, Prompt, Result, Shape, Task, Usage
 
 CUT_BY_LIMIT = "max_tokens allows more"
 
@@ -37,6 +37,7 @@ class Request:
     cut_reason: str | None = CUT_BY_LIMIT
     task: Task | None = None  # as the question and the pictures resolved it
     shown: Shown = NOTHING_SHOWN
+    shape: Shape | None = None  # what the answer was asked to have
 
 
 @dataclass(slots=True, eq=False)
@@ -101,11 +102,16 @@ class Ticket:
             usage,
             self.watch.timings(),
             self.request.model,
-            self.request.warnings + self._cut_warning() + found.warnings,
-            self.request.task,
-            found.boxes,
-            found.points,
+            self.request.warnings + self._cut_warning() + self._shape_warning() + found.warnings,
+            task=self.request.task,
+            boxes=found.boxes,
+            points=found.points,
         )
+
+    def _shape_warning(self) -> tuple[str, ...]:
+        if self.sequence.complete:
+            return ()
+        return ("the answer ended early and does not have the shape that was asked for",)
 
     def _cut_warning(self) -> tuple[str, ...]:
         """What cut the answer off, if anything did."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qwink.engine.sampler import RepetitionGuard, Sampler
 from qwink.inputs.detokenizer import Detokenizer, StopStrings
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.constraint import Constraint
 from qwink.types import FinishReason, Prompt, SamplingParams, TokenLogprob
 
 Float = NDArray[np.float32]
@@ -35,8 +36,12 @@ class Sequence:
         vocab_size: int,
         num_logprobs: int | None = None,
         drafter: Drafter | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
-        """`num_logprobs`: how many likeliest tokens to report beside each; None reports nothing."""
+        """`num_logprobs`: how many likeliest tokens to report beside each; None reports nothing.
+
+        `constraint` says what the answer may say; None: anything.
+        """
         self.prompt = prompt
         self.generated: list[int] = []
         self.finish_reason: FinishReason | None = None
@@ -45,7 +50,9 @@ class Sequence:
         self._logprobs: list[tuple[int, TokenLogprob]] = []  # and where each token's text begins
         self._num_decoded = self._num_shown = 0  # characters
         self._drafter = drafter
-        self._drafts: tuple[int, ...] = ()  # what the next logits beyond the first belong to
+        self._constraint = constraint
+        self._forced: tuple[int, ...] = ()  # tokens that run next, and that come whatever happens
+        self._drafts: tuple[int, ...] = ()  # guesses that run behind them
         self._eos_ids = frozenset(tokenizer.eos_ids)
         self._sampler = Sampler(params, forbidden, vocab_size)
         self._guard = RepetitionGuard()
@@ -62,35 +69,62 @@ class Sequence:
         """M-RoPE position of the last token generated."""
         return self.prompt.next_position + len(self.generated) - 1
 
+    @property
+    def complete(self) -> bool:
+        """Whether the answer so far has its shape; always, if none was asked for."""
+        return self._constraint is None or self._constraint.complete
+
     def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
-        """The tokens to run next: the last one generated, then up to `num_drafts` guesses."""
-        most = min(num_drafts, self._params.max_tokens - len(self.generated) - 1)
-        self._drafts = ()
-        if self._drafter is not None and most > 0:
-            self._drafts = tuple(self._drafter.propose(self.generated, most))[:most]
-        return (self.generated[-1], *self._drafts)
+        """The tokens to run next: the last one generated, then up to `num_drafts` more.
+
+        These are the tokens that the answer's shape forces, then guesses.
+        """
+        most = max(0, min(num_drafts, self._params.max_tokens - len(self.generated) - 1))
+        self._forced = self._constraint.forced()[:most] if self._constraint else ()
+        self._drafts = self._guesses(most - len(self._forced))
+        return (self.generated[-1], *self._forced, *self._drafts)
+
+    @property
+    def num_logits(self) -> int:
+        """Behind how many of the last tokens of `next_ids` logits are needed."""
+        skipped = len(self._forced) if self._num_logprobs is None else 0
+        return 1 + len(self._forced) + len(self._drafts) - skipped
+
+    def _guesses(self, most: int) -> tuple[int, ...]:
+        if self._drafter is None or most <= 0:
+            return ()
+        known = [*self.generated, *self._forced] if self._forced else self.generated
+        drafts = tuple(self._drafter.propose(known, most))[:most]
+        if self._constraint is not None and drafts:
+            allowed = self._constraint.num_allowed((*self._forced, *drafts))
+            drafts = drafts[: max(0, allowed - len(self._forced))]
+        return drafts
 
     def accept(self, logits: Float) -> str:
-        """Choose tokens from the logits [n, vocab] behind the n tokens of `next_ids`.
+        """Choose tokens from the logits [n, vocab] behind the last `num_logits` of `next_ids`.
 
         Each is chosen as if it came alone; the first that differs from its draft is the last.
         Returns the text that has become safe to show. Raises GenerationError when logits are not
         numbers.
         """
         text = ""
-        for row, draft in zip(logits, (*self._drafts, None), strict=False):
+        drafts = (*self._forced, *self._drafts, None)
+        unseen = len(drafts) - len(logits)  # forced tokens whose logits were not needed
+        rows = (None if index < unseen else logits[index - unseen] for index in range(len(drafts)))
+        for row, draft in zip(rows, drafts, strict=True):
             text += self._accept(row)
             if self.finish_reason is not None or self.generated[-1] != draft:
                 break
         self._num_shown += len(text)
         return text
 
-    def _accept(self, logits: Float) -> str:
-        token = self._sampler.sample(logits, self.generated, self.prompt.ids)
+    def _accept(self, logits: Float | None) -> str:
+        """Take one token. The logits may be missing where it is forced."""
+        token = self._choose(logits)
         self.generated.append(token)
         if token in self._eos_ids:
             return self._finish("stop")
-        if self._num_logprobs is not None:
+        if self._num_logprobs is not None and logits is not None:
             found = self._sampler.logprobs(logits, token, self._num_logprobs)
             logprob = TokenLogprob(token, found.chosen, found.top)
             self._logprobs.append((self._num_decoded, logprob))
@@ -99,11 +133,27 @@ class Sequence:
         text = self._stops.add(decoded)
         if self._stops.stopped:
             self.finish_reason = "stop"
+        elif self._constraint is not None and self._constraint.stopped:
+            text += self._finish("stop")
         elif self._guard.add(token):
             text += self._finish("repetition")
         elif len(self.generated) >= self._params.max_tokens:
             text += self._finish("length")
         return text
+
+    def _choose(self, logits: Float | None) -> int:
+        """The next token. One that is forced is not drawn, so that it takes no random number."""
+        constraint = self._constraint
+        forced = constraint.forced() if constraint is not None else ()
+        if forced:
+            token = forced[0]
+        else:
+            assert logits is not None
+            allowed = None if constraint is None else constraint.mask()
+            token = self._sampler.sample(logits, self.generated, self.prompt.ids, allowed)
+        if constraint is not None and token not in self._eos_ids:
+            constraint.accept(token)
+        return token
 
     def take_logprobs(self) -> tuple[TokenLogprob, ...]:
         """Those of the tokens since the last call whose text is shown.
