@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,21 @@ class Request:
     task: Task | None = None  # as the question and the pictures resolved it
     shown: Shown = NOTHING_SHOWN
     shape: Shape | None = None  # what the answer was asked to have
+    # Makes the sequence of another answer to the same question; it is given the answer's number.
+    another: Callable[[int], Sequence] | None = None
+
+    def answers(self, count: int) -> list[Request]:
+        """This request, and others like it: `count` in all.
+
+        The scheduler computes their prompt once. With a seed, answer i draws by `seed` + i.
+        """
+        assert count == 1 or self.another is not None
+        others = [
+            replace(self, sequence=self.another(number), watch=self.watch.again())
+            for number in range(1, count)
+            if self.another is not None
+        ]
+        return [self, *others]
 
 
 @dataclass(slots=True, eq=False)

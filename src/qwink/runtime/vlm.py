@@ -16,7 +16,6 @@ from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
-from qwink.runtime.constraint import Constraint
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen, listen_async
@@ -331,10 +330,9 @@ class VLM:
         """
         model = self._open_model()  # before the work of decoding
         shape = sampling.shape if isinstance(sampling, AskedSampling) else None
-        constraint: Constraint | None = None
         ignored: tuple[str, ...] = ()
-        if shape is not None:
-            constraint, ignored = self._grammars.constraint(shape)
+        if shape is not None:  # a shape that cannot be had is refused before the work
+            _, ignored = self._grammars.constraint(shape)
         watch = watch or Stopwatch()
         preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
         turns = yield from preparing.prepare(messages, image_options)
@@ -352,20 +350,24 @@ class VLM:
         if isinstance(sampling, AskedSampling):
             sampling = sampling.for_task(preparing.task)
         full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
-        sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
-        sequence = TokenSequence(
-            prompt,
-            sampling,
-            model.tokenizer,
-            self._forbidden,
-            self._vocab_size,
-            num_logprobs,
-            constraint=constraint,
-        )
+        chosen = replace(sampling, max_tokens=min(sampling.max_tokens, room))
+
+        def sequence(number: int) -> TokenSequence:
+            seed = None if chosen.seed is None else chosen.seed + number
+            return TokenSequence(
+                prompt,
+                replace(chosen, seed=seed),
+                model.tokenizer,
+                self._forbidden,
+                self._vocab_size,
+                num_logprobs,
+                constraint=None if shape is None else self._grammars.constraint(shape)[0],
+            )
+
         return Request(
-            sequence,
+            sequence(0),
             tuple(preparing.images.values()),
-            sampling.max_tokens,
+            chosen.max_tokens,
             self.name,
             watch,
             (*ignored, *preparing.warnings),
@@ -373,4 +375,5 @@ class VLM:
             task=preparing.task,
             shown=preparing.shown,
             shape=shape,
+            another=sequence,
         )

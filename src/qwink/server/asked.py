@@ -60,6 +60,7 @@ class Asked:
     num_logprobs: int | None = None
     continue_final: bool = False
     warnings: tuple[str, ...] = ()
+    count: int = 1  # of answers
 
     def place_of(self, index: int) -> str:
         """The field of the request that holds picture number `index`."""

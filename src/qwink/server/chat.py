@@ -31,6 +31,7 @@ def chat_routes(answering: Answering) -> APIRouter:
             exchange.vlm.tokenizer,
             bool(request.logprobs),
             bool(request.stream_options and request.stream_options.include_usage),
+            request.n or 1,
         )
         asking = [asked_of(request, warnings, exchange.vlm.sampling)]
         del request  # the answer may take long, and the request is as large as its pictures
@@ -57,6 +58,7 @@ def asked_of(request: ChatRequest, warnings: list[str], defaults: SamplingParams
         num_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         continue_final=continued,
         warnings=(*warnings, *unseen_names(request.messages)),
+        count=request.n or 1,
     )
 
 

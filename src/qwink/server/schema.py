@@ -84,7 +84,6 @@ CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "modalities": Unsupported(
         'answers are text; write ["text"] or leave it out', among([], ["text"]), _ONE
     ),
-    "n": Unsupported("there is one answer a request; write 1 or leave it out", among(1), _ONE),
     "prediction": Unsupported("leave it out", _no_prediction),
     "reasoning_effort": Unsupported(
         'this model answers without reasoning first; write "none" or leave it out',
@@ -103,6 +102,8 @@ CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "web_search_options": Unsupported("this server does not search the web; leave it out", among()),
 }
 
+
+MAX_CHOICES = 8  # answers to one request
 
 # At least one visual token. `prepare` checks the model's limits.
 Pixels = Annotated[int, Field(ge=TOKEN_PIXELS), INTEGRAL]
@@ -180,6 +181,7 @@ class ChatRequest(AnswerRequest):
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES), INTEGRAL] | None = None
 
     # vLLM's fields: whether the answer continues the last turn, or begins a new one.
     continue_final_message: bool | None = None
