@@ -126,11 +126,23 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One turn of a conversation. `content` mixes texts and images in reading order."""
+class ToolCall:
+    """A call of a tool in an assistant's turn. `arguments` is a JSON text."""
 
-    role: Literal["system", "user", "assistant"]
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation. `content` mixes texts and images in reading order.
+
+    A turn of role "tool" is the result of a call of the assistant's turn before.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: tuple[Any, ...]  # str | ImageSource, in order
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +174,15 @@ class Shape:
 
     `source` is the JSON text of the schema, the regular expression, a JSON list of the choices, or
     a grammar in llguidance's variant of Lark; empty for any JSON object. `strict`: refuse keywords
-    of a schema that cannot be enforced, instead of ignoring them with a warning. `read` turns the
+    of a schema that cannot be enforced, instead of ignoring them with a warning. `free`: the shape
+    leaves answers free to say anything, so that they are not greedy by default. `read` turns the
     text of a whole answer into `Result.parsed`; None leaves it as text.
     """
 
     kind: ShapeKind
     source: str = ""
     strict: bool = True
+    free: bool = False
     read: Callable[[str], Any] | None = field(default=None, compare=False, repr=False)
 
 

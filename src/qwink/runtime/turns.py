@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qwink.engine.base import Engine
@@ -56,6 +56,7 @@ class Turns:
         Raises ImageError with the picture's `index`, ContextOverflow, OptionError, Cancelled.
         """
         texts = [part for turn in messages for part in turn.content if isinstance(part, str)]
+        texts += [call.arguments for turn in messages for call in turn.tool_calls]
         with self.watch.stage("prefill"):
             num_tokens = least_tokens(texts, self.tokenizer, self.context, self._check)
         self._check_room(num_tokens)
@@ -99,7 +100,7 @@ class Turns:
                     given.append(part)
                     tasks.add_picture(part.task, wanted)
                     parts[place] = self.images.setdefault(part.key, part)
-            turns.append(Message(message.role, tuple(parts)))
+            turns.append(replace(message, content=tuple(parts)))
         self._check()
         self.warnings, self.task = warnings_of(given), tasks.found(messages)
         self.shown = _shown(turns)

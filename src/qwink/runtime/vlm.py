@@ -16,6 +16,7 @@ from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.inputs.tools import Tool
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen, listen_async
@@ -323,10 +324,12 @@ class VLM:
         watch: Stopwatch | None = None,
         continue_final: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
+        tools: Sequence[Tool] = (),
     ) -> Generator[None, None, Request]:
         """As `prepare`, giving way after each picture, so that requests can take turns.
 
-        `cancelled` is asked often, also from within a picture; then it raises Cancelled.
+        `cancelled` is asked often, also from within a picture; then it raises Cancelled. `tools`
+        are described in the prompt; `sampling.shape` says how the answer may call them.
         """
         model = self._open_model()  # before the work of decoding
         shape = sampling.shape if isinstance(sampling, AskedSampling) else None
@@ -344,6 +347,7 @@ class VLM:
                 model.template,
                 merge_size,
                 continue_final=continue_final,
+                tools=tools,
             )
         check_context(prompt, self.context)
         room = self.context - len(prompt)
