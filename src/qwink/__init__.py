@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SamplingParams,
         Timings,
         Usage,
+        Video,
     )
 
 __version__ = "0.1.0.dev0"
@@ -47,6 +48,7 @@ _HOMES = {
     "Timings": "qwink.types",
     "Usage": "qwink.types",
     "VLM": "qwink.runtime.vlm",
+    "Video": "qwink.types",
     "load": "qwink.runtime.models",
 }
 
@@ -64,6 +66,7 @@ __all__ = [
     "SamplingParams",
     "Timings",
     "Usage",
+    "Video",
     "load",
 ]
 

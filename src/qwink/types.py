@@ -7,7 +7,7 @@ the text model; S tokens of a prompt.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -59,14 +59,15 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Patches:
-    """An image cut into patches, ready for the vision encoder.
+    """An image, or T frames of a video, cut into patches, ready for the vision encoder.
 
-    `pixels` holds one patch a row, channel first within the patch. Patches are in the order in
-    which the encoder merges them: the four patches of each 2×2 block follow each other.
+    `pixels` holds one patch a row; its values are ordered channel, frame, row, column. Patches are
+    in the order in which the encoder merges them: the four patches of each 2×2 block follow each
+    other. T is 1 for an image and the encoder's `temporal_patch_size` for a video.
     `key` covers picture, decoded size, resized grid and filter, which determine `pixels`.
     """
 
-    pixels: NDArray[np.uint8]  # [P, 3 * patch * patch]
+    pixels: NDArray[np.uint8]  # [P, 3 * T * patch * patch]
     grid: Grid
     key: str
 
@@ -89,16 +90,32 @@ class EncodedImage:
         return int(self.embeds.shape[0])
 
     @property
+    def is_video(self) -> bool:
+        return False  # frames are prepared by their video, never given by users
+
+    @property
     def nbytes(self) -> int:
         return self.embeds.nbytes + self.deepstack.nbytes
 
 
-# What a user may give as an image. A string is a path, a data URL, or a URL that `fetch_policy`
-# allows; a file object is open for reading bytes; floats of an array are in 0..1.
+# What a user may give as an image or a video. A string is a path, a data URL, or a URL that
+# `fetch_policy` allows; a file object is open for reading bytes; floats of an array are in 0..1.
 ImageSource: TypeAlias = (
     "str | os.PathLike[str] | bytes | IO[bytes] | NDArray[np.uint8] | NDArray[np.floating[Any]] "
-    "| Picture | EncodedImage | PIL.Image.Image"
+    "| Picture | EncodedImage | PIL.Image.Image | Video"
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Video:
+    """A video: a path, bytes or a file object, or pictures in order, `fps` of them a second (2).
+
+    A path or bytes that begin as a video does need no `Video` around them. A GIF does: otherwise
+    its first frame is a picture.
+    """
+
+    source: str | os.PathLike[str] | bytes | IO[bytes] | Sequence[ImageSource]
+    fps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from qwink.export.target import choose_target
 from qwink.export.text import decode_schemes
 from qwink.export.vision import Encoder
 from qwink.model.artifact import Artifact
+from qwink.model.fold import fold_patch_embedding
 from qwink.model.weights import Weights
 from qwink.native import FULL_INT8, NATIVE_LAYOUT, Layout, capabilities, choose_kernels
 from qwink.types import Grid, ImageSpan, Patches
@@ -563,7 +564,7 @@ def undivided(artifact: Artifact, engine: OnnxEngine, folder: Path, recipe: Reci
     graph = Graph("whole", file, target)
     with Weights(folder / "checkpoint") as weights:
         encoder = Encoder(graph, engine.config, weights, recipe.vision)
-        stream, outputs = encoder.embed(graph), []
+        stream, outputs = encoder.embed(graph, fold_patch_embedding), []
         for layer in range(engine.config.vision.depth):
             encoder.layer(stream, layer)
             if layer in engine.config.vision.deepstack_layers:

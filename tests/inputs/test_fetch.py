@@ -20,7 +20,7 @@ from qwink.errors import FetchError, OptionError
 from qwink.inputs import fetch as fetching
 from qwink.inputs import hosts, network
 from qwink.inputs.fetch import FetchPolicy, fetch
-from qwink.runtime.preparation import ImageOptions, _fetch
+from qwink.runtime.preparation import ImageOptions, fetched
 
 LOCAL = FetchPolicy(frozenset({"127.0.0.1"}), timeout_s=5.0)  # ports 80 and 443
 PUBLIC = FetchPolicy(public=True, timeout_s=5.0)
@@ -469,9 +469,9 @@ def test_messages_do_not_repeat_secrets(server: Server) -> None:
 
 def test_pictures_of_the_library_are_fetched_only_by_policy(server: Server) -> None:
     with pytest.raises(FetchError, match="URLs are not fetched here"):
-        _fetch(server.url("/a.png"), ImageOptions().fetch_policy)
+        fetched(server.url("/a.png"), ImageOptions().fetch_policy)
     options = ImageOptions(fetch_policy=server.policy())
-    assert _fetch(server.url("/a.png"), options.fetch_policy) == PICTURE
+    assert fetched(server.url("/a.png"), options.fetch_policy) == PICTURE
 
 
 # TLS

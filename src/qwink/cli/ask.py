@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qwink.cli.console import (
+    CONTROLS,
     ExportProgress,
     RecipeName,
     as_utf8,
     on_terminal,
     remark,
 )
+from qwink.cli.moments import ask_moments, seconds
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
 from qwink.cli.sources import check_options, check_sources, read_streams
 from qwink.errors import OptionError
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
     from qwink.types import Event, Result
 
 NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
-# Control characters. A picture could make the model print terminal escape sequences.
-_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def ask(
     images: Annotated[
         list[str] | None,
-        typer.Argument(metavar="IMAGE", help="Path or data URL of a picture; - reads stdin."),
+        typer.Argument(
+            metavar="IMAGE", help="Path or data URL of a picture or video; - reads stdin."
+        ),
     ] = None,
     question: Question = None,
     task: Task = "auto",
@@ -136,6 +138,34 @@ def ask(
             help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
         ),
     ] = None,
+    fps: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Frames of a video to look at, a second; by default 2."),
+    ] = None,
+    num_frames: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Frames of a video to look at, in all, instead of --fps."),
+    ] = None,
+    min_frames: Annotated[
+        int | None, typer.Option(metavar="N", help="Least number of frames with --fps. [4]")
+    ] = None,
+    max_frames: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest number of frames with --fps. [768]")
+    ] = None,
+    start: Annotated[
+        float | None, typer.Option(metavar="S", help="Second of the video to start at.")
+    ] = None,
+    end: Annotated[
+        float | None, typer.Option(metavar="S", help="Second of the video to end at.")
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Ask about each moment of a video apart, one every 5s, 2m or 1h: a log of a "
+            "camera.",
+        ),
+    ] = None,
     context: Annotated[
         int | None,
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
@@ -153,6 +183,8 @@ def ask(
       qwink ask before.jpg after.jpg -q "What changed?" --timings
       qwink ask desk.jpg --draw desk-boxes.png --json
       cat photo.jpg | qwink ask - --json
+      qwink ask clip.mp4 -q "What happens?"
+      qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
     sources = images or []
     if draw is not None:
@@ -177,9 +209,20 @@ def ask(
         "min_pixels": min_pixels,
         "max_pixels": max_pixels,
         "max_image_pixels": max_image_pixels,
+        "fps": fps,
+        "num_frames": num_frames,
+        "min_frames": min_frames,
+        "max_frames": max_frames,
+        "start": start,
+        "end": end,
     }
     given = {key: value for key, value in sampling.items() if value is not None}
     sized = {key: value for key, value in sizes.items() if value is not None}
+    step_s = None if every is None else seconds(every)
+    if step_s is not None and len(sources) != 1:
+        raise OptionError("--every asks about one video; give one")
+    if step_s is not None and draw is not None:
+        raise OptionError("--every and --draw exclude each other")
     check_options(given, sized)
     check_sources(sources, sized)
     if len(sources) > 1:
@@ -194,6 +237,9 @@ def ask(
         "threads": threads,
     }
     vlm = _load(model, engine_options, context, hint=not as_json and on_terminal())
+    if step_s is not None:
+        ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
+        return
     events = vlm.stream(pictures, question, system=system, **given, **sized)
 
     from qwink.cli.report import as_document, show_remarks, show_timings
@@ -257,7 +303,7 @@ def _last(events: Iterator[Event]) -> Result:
 
 def _show(events: Iterator[Event]) -> Result:
     """Print the answer as it is generated. Ends the line even if an error interrupts it."""
-    removed = _CONTROLS if sys.stdout is not None and sys.stdout.isatty() else {}
+    removed = CONTROLS if sys.stdout is not None and sys.stdout.isatty() else {}
     end = "\n"
     try:
         for event in events:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL.ImageFont import FreeTypeFont
 
 from qwink.errors import OptionError
+from qwink.inputs.containers import is_video
 from qwink.inputs.data_urls import is_data_url, unpack_data_url
 from qwink.inputs.images import decode, open_image
 from qwink.runtime.boxes import FULL
@@ -45,6 +46,8 @@ def check_output(path: Path, sources: Sequence[str]) -> None:
     """Raises OptionError unless a drawing of one picture can be written to `path`."""
     if len(sources) != 1:
         raise OptionError(f"--draw takes one picture, and there are {len(sources)}; give one")
+    if Path(sources[0]).is_file() and is_video(sources[0]):
+        raise OptionError("--draw takes one picture, and this is a video; give a picture")
     if path.suffix.lower() not in FORMATS:
         raise OptionError(f"--draw {path}: the name must end with {', '.join(FORMATS)}")
     if not path.absolute().parent.is_dir():

@@ -11,7 +11,7 @@ from qwink.errors import ImageError, ImageTooLarge, OptionError
 
 PICTURE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif"),
+    *(".avif", ".heic", ".heif", ".mp4", ".mov", ".mkv", ".webm", ".avi"),
 )
 
 
@@ -28,7 +28,9 @@ def check_options(sampling: dict[str, Any], sizes: dict[str, Any]) -> None:
 
 def check_sources(sources: list[str], sizes: dict[str, Any]) -> None:
     """Check pictures before the model is loaded. Raises ImageError, OptionError."""
+    from qwink.inputs.containers import is_video
     from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
+    from qwink.inputs.video import open_video
 
     limit = sizes.get("max_image_pixels", MAX_IMAGE_PIXELS)
     if sources.count("-") > 1:
@@ -39,7 +41,10 @@ def check_sources(sources: list[str], sizes: dict[str, Any]) -> None:
         # A named pipe, such as the shell's <(...), can be read only once.
         if ":" not in source[:8] and source != "-" and not _is_pipe(source):
             try:
-                open_image(source, limit)
+                if is_video(source):
+                    open_video(source, limit)
+                else:
+                    open_image(source, limit)
             except ImageError as error:
                 hint = _question_hint(source, sources)
                 raise ImageError(f"{error}; {hint}") if hint else error from None

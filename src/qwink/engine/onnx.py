@@ -134,7 +134,9 @@ class OnnxEngine:
         feeds = {name: ort.OrtValue.ortvalue_from_numpy(value) for name, value in fixed.items()}
         feeds["stream"] = ort.OrtValue.ortvalue_from_numpy(self._no_stream)
         tokens: list[Float] = []
-        for part in range(vision.num_parts):
+        is_still = patches.pixels.shape[1] == vision.in_channels * vision.patch_size**2
+        first = 0 if is_still else vision.num_parts
+        for part in (first, *range(1, vision.num_parts)):
             feeds["part"] = ort.OrtValue.ortvalue_from_numpy(np.array(part, np.int64))
             stream, found = self._vision.run_with_ort_values(["next_stream", "tokens"], feeds)
             if found.shape()[0]:

@@ -10,7 +10,7 @@ from qwink.export.recipe import Recipe
 from qwink.export.target import Target
 from qwink.model.artifact import FORMAT_VERSION
 
-BUILDER_VERSION = 10  # raise it whenever the same checkpoint and recipe give other numbers
+BUILDER_VERSION = 11  # raise it whenever the same checkpoint and recipe give other numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ each, V = P / merge² tokens, D hidden, O output size, R = B·P rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from qwink.export.graph import MICROSOFT, NATIVE, Graph
@@ -18,7 +20,7 @@ from qwink.export.pack import PANEL
 from qwink.export.recipe import FP32, Scheme
 from qwink.export.stream import Stream
 from qwink.model.config import ModelConfig, VisionConfig
-from qwink.model.fold import fold_patch_embedding
+from qwink.model.fold import fold_frame_embedding, fold_patch_embedding
 from qwink.model.weights import Weights
 
 PREFIX = "model.visual."
@@ -27,8 +29,9 @@ PREFIX = "model.visual."
 def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Scheme) -> None:
     """Add the encoder to `graph`.
 
-    Inputs: `part` int64 [], which part runs, from 0 to `num_parts` - 1; `patches` uint8
-    [B, P, 3·patch²], `positions` float32 [P, D] (the learned embedding, interpolated to the grid),
+    Inputs: `part` int64 [], which part runs, from 0 to `num_parts` - 1, where part `num_parts`
+    replaces part 0 for frames of a video; `patches` uint8 [B, P, 3·patch²], or [B, P, 3·T·patch²]
+    for T frames; `positions` float32 [P, D] (the learned embedding, interpolated to the grid),
     `cos` and `sin` float32 [P, head_dim / 2]; `stream` float32, the residual stream that earlier
     parts gave, anything for part 0.
     Outputs: `stream` float32 as `next_stream`, empty where `tokens` float32 [B·V, O] is not: a
@@ -39,7 +42,7 @@ def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sc
     vision = config.vision
     part = graph.input("part", np.int64, [])
     branches = [graph.branch("patches")]
-    encoder.give_stream(encoder.embed(branches[0]))
+    encoder.give_stream(encoder.embed(branches[0], fold_patch_embedding))
     before = graph.input("stream", np.float32, encoder.stream_shape())
     for layer in range(vision.depth):
         branches.append(graph.branch(f"layer{layer}"))
@@ -53,6 +56,8 @@ def build_vision(graph: Graph, config: ModelConfig, weights: Weights, scheme: Sc
     branches.append(graph.branch("merger"))
     stream = encoder.resume(branches[-1], before)
     encoder.give_tokens(stream.graph, encoder.merge(stream))
+    branches.append(graph.branch("frames"))
+    encoder.give_stream(encoder.embed(branches[-1], fold_frame_embedding))
     stream_out, tokens = graph.choose(part, branches)
     graph.output(stream_out, "next_stream", np.float32, encoder.stream_shape())
     graph.output(tokens, "tokens", np.float32, ["tokens", vision.out_hidden_size])
@@ -65,8 +70,7 @@ class Encoder:
         self._config, self._vision = config, config.vision
         self._weights, self._scheme = weights, scheme
         vision, half = config.vision, config.vision.head_dim // 2
-        self._patch_bytes = vision.in_channels * vision.patch_size**2
-        self._patches = graph.input("patches", np.uint8, ["B", "P", self._patch_bytes])
+        self._patches = graph.input("patches", np.uint8, ["B", "P", "values"])
         self._positions = graph.input("positions", np.float32, ["P", vision.hidden_size])
         self._cos = graph.input("cos", np.float32, ["P", half])
         self._sin = graph.input("sin", np.float32, ["P", half])
@@ -81,10 +85,10 @@ class Encoder:
         """The stream whose `stored` value an earlier part gave."""
         return Stream(graph, value, self._vision.hidden_size, panels=True, stored=True)
 
-    def embed(self, graph: Graph) -> Stream:
-        """Patches → the residual stream."""
+    def embed(self, graph: Graph, fold: Callable[..., tuple[Float, Float]]) -> Stream:
+        """Patches → the residual stream. `fold` is a function of `model.fold`."""
         vision = self._vision
-        weight, bias = fold_patch_embedding(
+        weight, bias = fold(
             self._tensor("patch_embed.proj.weight"),
             self._tensor("patch_embed.proj.bias"),
             self._config.preprocessor,
@@ -92,7 +96,7 @@ class Encoder:
         as_rows = graph.constant([-1, vision.hidden_size], np.int64)
         # uint8 in, so that the graph's input is a quarter of the size.
         x = graph.node("Cast", [self._patches], to=1)  # float
-        x = graph.node("Reshape", [x, graph.constant([-1, self._patch_bytes], np.int64)])
+        x = graph.node("Reshape", [x, graph.constant([-1, weight.shape[1]], np.int64)])
         x = linear(Activation(graph, x), weight, FP32, "patch")
         x = graph.node("Reshape", [x, self._as_batch(graph)])  # [B, P, D]
         position = graph.node("Add", [self._positions, graph.weight(bias, "bias")])

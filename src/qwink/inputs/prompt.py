@@ -32,6 +32,9 @@ class ImageTokens(Protocol):
     @property
     def num_tokens(self) -> int: ...
 
+    @property
+    def is_video(self) -> bool: ...
+
 
 def build_prompt(
     messages: Sequence[Message],
@@ -75,7 +78,7 @@ def build_prompt(
         if token == pad:
             image = images[len(spans)]
             spans.append(ImageSpan(len(ids), image.num_tokens, image.grid, image.key))
-            ids += [pad] * image.num_tokens
+            ids += [tokenizer.video_pad if image.is_video else pad] * image.num_tokens
         else:
             ids.append(token)
     positions, next_position = mrope_positions(len(ids), spans, merge_size)

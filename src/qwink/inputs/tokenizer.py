@@ -105,6 +105,11 @@ class Tokenizer:
     def image_pad(self) -> int:
         return self.token_id("<|image_pad|>")
 
+    @property
+    def video_pad(self) -> int:
+        """The token of frames; that of images where the tokenizer has no other."""
+        return self.added_tokens.get("<|video_pad|>", self.image_pad)
+
     def forbidden_ids(self, num_logits: int | None = None) -> NDArray[np.int64]:
         """Ids that must never be sampled, ascending: picture tokens, `<|im_start|>`, unused ids.
 

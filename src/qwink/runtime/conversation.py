@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from qwink.runtime.messages import as_list, last_result
 from qwink.runtime.options import AskKeywords, check_timeout
-from qwink.runtime.preparation import prepare_image
+from qwink.runtime.parts import find_part, prepare_part
+from qwink.runtime.preparation import PreparedImage
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import Event, ImageSource, Message, Result
 
@@ -47,10 +48,10 @@ class Conversation:
         deadline = None if timeout is None else time.monotonic() + timeout
         image_options, sampling = self._vlm.split_options(options)
         watch, engine = Stopwatch(), self._vlm.engine
-        pictures = [
-            prepare_image(source, question, image_options, engine, watch)
-            for source in as_list(images)
-        ]
+        context, pictures = self._vlm.context, list[str | PreparedImage]()
+        for source in as_list(images):
+            found = find_part(source, question, image_options, engine, watch, context)
+            pictures += prepare_part(found, engine, watch)
         turns = [*self.messages, Message("user", (*pictures, question))]
         for event in self._vlm.stream_messages(turns, image_options, sampling, watch, deadline):
             if event.result is not None:

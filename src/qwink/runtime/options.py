@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from qwink.errors import OptionError
+from qwink.inputs.frames import VideoOptions
 from qwink.inputs.patches import Resample
 from qwink.inputs.shape import shape_of
 from qwink.runtime.preparation import ImageOptions
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ImageKeywords(TypedDict, total=False):
-    """How pictures are sized and which are accepted; see `ImageOptions`."""
+    """How pictures are sized and which are accepted; see `ImageOptions` and `VideoOptions`."""
 
     task: Task
     min_pixels: int | None
@@ -27,6 +28,12 @@ class ImageKeywords(TypedDict, total=False):
     resample: Resample
     max_image_pixels: int
     fetch_policy: FetchPolicy | None
+    fps: float | None
+    num_frames: int | None
+    min_frames: int
+    max_frames: int
+    start: float | None
+    end: float | None
 
 
 class AskKeywords(ImageKeywords, total=False):
@@ -48,12 +55,18 @@ class AskKeywords(ImageKeywords, total=False):
     grammar: str | None
 
 
-_IMAGE_NAMES = tuple(field.name for field in fields(ImageOptions))
+_VIDEO_NAMES = tuple(field.name for field in fields(VideoOptions))
+_IMAGE_NAMES = (
+    *(field.name for field in fields(ImageOptions) if field.name != "video"),
+    *_VIDEO_NAMES,
+)
 _SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
 _SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
 _WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
+_WHOLE |= {"num_frames", "min_frames", "max_frames"}
 _OTHER = {"task", "resample", "stop", "fetch_policy", *_SHAPE_NAMES}
 _MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
+_MAY_BE_NONE |= {"fps", "num_frames", "start", "end"}
 
 
 def split(
@@ -68,7 +81,7 @@ def split(
     for name, value in options.items():
         _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *_SHAPE_NAMES, *others))
         _check_type(name, value)
-    images = {name: value for name, value in options.items() if name in _IMAGE_NAMES}
+    images = _sizes({name: value for name, value in options.items() if name in _IMAGE_NAMES})
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
     stop = sampling.get("stop", ())
     if isinstance(stop, str | list):
@@ -82,7 +95,14 @@ def image_options(options: Mapping[str, Any]) -> ImageOptions:
     for name, value in options.items():
         _check_name(name, _IMAGE_NAMES)
         _check_type(name, value)
-    return ImageOptions(**options)
+    return ImageOptions(**_sizes(options))
+
+
+def _sizes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of ImageOptions, with those of videos together."""
+    video = {name: value for name, value in options.items() if name in _VIDEO_NAMES}
+    others = {name: value for name, value in options.items() if name not in _VIDEO_NAMES}
+    return {**others, "video": VideoOptions(**video)} if video else others
 
 
 def check_timeout(timeout: float | None) -> None:

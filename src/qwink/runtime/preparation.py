@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -13,6 +13,7 @@ from qwink.errors import FetchError, OptionError
 from qwink.inputs.budget import LARGEST_UNDECIDED, Budget, choose_budget, fit, needs_picture
 from qwink.inputs.data_urls import is_data_url, unpack_data_url
 from qwink.inputs.files import spelled
+from qwink.inputs.frames import VideoOptions
 from qwink.inputs.images import MAX_IMAGE_PIXELS, OpenedImage, decode, open_image
 from qwink.inputs.patches import Resample, prepare
 from qwink.model.config import ModelConfig
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 class ImageOptions:
     """How images are sized. Areas in pixels; None leaves them to the task.
 
+    `video` says which frames of a video are shown.
+
     `fetch_policy` says which URLs are fetched; without one, none are.
     """
 
@@ -36,6 +39,7 @@ class ImageOptions:
     resample: Resample = "bicubic"
     max_image_pixels: int = MAX_IMAGE_PIXELS
     fetch_policy: FetchPolicy | None = None
+    video: VideoOptions = field(default_factory=VideoOptions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +57,7 @@ class PreparedImage:
     size: tuple[int, int]
     warnings: tuple[str, ...] = ()
     task: Task | None = None  # as the budget resolved it; None for an encoded image
+    is_video: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +93,7 @@ def find_image(
         least = _num_tokens(size, budget, config)
     else:
         with watch.stage("fetch"):
-            source = open_image(_fetch(source, options.fetch_policy), options.max_image_pixels)
+            source = open_image(fetched(source, options.fetch_policy), options.max_image_pixels)
         budget, undecided = _first_budget(question, options, config)
         size, known = source.size, (source.key, undecided)
         least = _num_tokens(size, budget, config)
@@ -200,7 +205,7 @@ def _decode(
     return picture, _budget(question, options, config, picture) if undecided else budget
 
 
-def _fetch(source: Any, policy: FetchPolicy | None) -> Any:
+def fetched(source: Any, policy: FetchPolicy | None) -> Any:
     """Unpack a data URL; fetch another URL if `policy` allows it; return the rest as it is."""
     text = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     if not isinstance(text, str):

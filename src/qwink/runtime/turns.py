@@ -12,20 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qwink.engine.base import Engine
-from qwink.errors import Cancelled, ContextOverflow, ImageError
+from qwink.errors import Cancelled, ContextOverflow, ImageError, OptionError
+from qwink.inputs.frames import VideoOptions
 from qwink.inputs.length import least_tokens
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.boxes import NOTHING_SHOWN, Shown
 from qwink.runtime.messages import ImagePart, text_of
-from qwink.runtime.preparation import (
-    FoundImage,
-    ImageOptions,
-    PreparedImage,
-    find_image,
-    prepare_found,
-)
+from qwink.runtime.parts import Found, Parts, find_part, prepare_part
+from qwink.runtime.preparation import ImageOptions, PreparedImage
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.tasks import TaskFinder, warnings_of
+from qwink.runtime.videos import FoundVideo
 from qwink.types import Message, Task
 
 
@@ -79,40 +76,50 @@ class Turns:
                 self._check_room(num_tokens)
                 found[-1].append(image)
                 yield
-        known: dict[Hashable, PreparedImage] = {}
+        if options.video != VideoOptions() and not _has_video(found):
+            raise OptionError(
+                "fps, num_frames, min_frames, max_frames, start and end are options of videos, and "
+                "there is none; leave them out"
+            )
+        known: dict[Hashable, Parts] = {}
         given: list[PreparedImage] = []  # every picture in order, equal ones too
         tasks = TaskFinder(options.task)
         number = 0
         turns = []
         for message, parts in zip(messages, found, strict=True):
-            for place, part in enumerate(parts):
-                wanted = options.task
-                if isinstance(part, FoundImage):
+            content: list[Any] = []
+            for part in parts:
+                wanted: Task = options.task
+                prepared: Parts = (part,)
+                if isinstance(part, Found):
                     wanted, identity = part.options.task, part.identity
                     if identity not in known:
                         self._check()
                         with _numbered(number):
-                            known[identity] = self._prepare(part)
+                            known[identity] = prepare_part(
+                                part, self.engine, self.watch, self._check
+                            )
                         yield
                     number += 1
-                    part = known[identity]
-                if isinstance(part, PreparedImage):
-                    given.append(part)
-                    tasks.add_picture(part.task, wanted)
-                    parts[place] = self.images.setdefault(part.key, part)
-            turns.append(replace(message, content=tuple(parts)))
+                    prepared = known[identity]
+                for one in prepared:
+                    if isinstance(one, PreparedImage):
+                        given.append(one)
+                        tasks.add_picture(one.task, wanted)
+                        one = self.images.setdefault(one.key, one)
+                    content.append(one)
+            turns.append(replace(message, content=tuple(content)))
         self._check()
         self.warnings, self.task = warnings_of(given), tasks.found(messages)
         self.shown = _shown(turns)
         return turns
 
-    def _find(self, part: Any, question: str, options: ImageOptions) -> FoundImage:
+    def _find(self, part: Any, question: str, options: ImageOptions) -> Found:
         picked = part if isinstance(part, ImagePart) else ImagePart(part)
-        chosen = picked.options or options
-        return find_image(picked.source, question, chosen, self.engine, self.watch)
-
-    def _prepare(self, image: FoundImage) -> PreparedImage:
-        return prepare_found(image, self.engine, self.watch, self._check)
+        chosen, context = picked.options or options, self.context
+        return find_part(
+            picked.source, question, chosen, self.engine, self.watch, context, self._check
+        )
 
     def _check(self) -> None:
         if self.cancelled():
@@ -131,6 +138,10 @@ def _shown(turns: Sequence[Message]) -> Shown:
     sizes = tuple(size for turn in by_turn for size in turn)
     num_last = next((len(turn) for turn in reversed(by_turn) if turn), 0)
     return Shown(sizes, len(sizes) - num_last, num_last > 1)
+
+
+def _has_video(turns: Sequence[Sequence[Any]]) -> bool:
+    return any(isinstance(part, FoundVideo) for parts in turns for part in parts)
 
 
 @contextmanager

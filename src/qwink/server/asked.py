@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from qwink.errors import OptionError
+from qwink.inputs.frames import VideoOptions
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.sampling import AskedSampling
 from qwink.server.failures import Failure
-from qwink.server.messages import ChatMessage
+from qwink.server.messages import ChatMessage, VideoUrls
 from qwink.server.schema import AnswerRequest
 from qwink.types import SamplingParams, Task
 
@@ -40,11 +42,22 @@ class AskedPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedVideo:
+    """A video by its URL, or by those of pictures, `fps` of them a second."""
+
+    urls: tuple[str, ...]
+    of_pictures: bool
+    fps: float | None
+    options: VideoOptions
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class AskedTurn:
     """One turn. `place` is the field of the request that holds its content."""
 
     role: Literal["system", "user", "assistant"]
-    parts: tuple[str | AskedPicture, ...]
+    parts: tuple[str | AskedPicture | AskedVideo, ...]
     place: str
 
 
@@ -63,9 +76,9 @@ class Asked:
     count: int = 1  # of answers
 
     def place_of(self, index: int) -> str:
-        """The field of the request that holds picture number `index`."""
+        """The field of the request that holds picture or video number `index`."""
         parts = (part for turn in self.turns for part in turn.parts)
-        return [part.place for part in parts if isinstance(part, AskedPicture)][index]
+        return [part.place for part in parts if not isinstance(part, str)][index]
 
 
 def turns_of(messages: Sequence[ChatMessage], places: Sequence[str]) -> tuple[AskedTurn, ...]:
@@ -95,22 +108,38 @@ def turns_of(messages: Sequence[ChatMessage], places: Sequence[str]) -> tuple[As
 
 
 def _turn(message: ChatMessage, place: str) -> AskedTurn:
-    parts: list[str | AskedPicture] = []
+    parts: list[str | AskedPicture | AskedVideo] = []
     for index, part in enumerate(message.content):
-        if part.image_url is None:
+        here = f"{place}[{index}].{part.place}"
+        if part.type == "text":
             parts.append(part.text or "")
             continue
-        here = f"{place}[{index}].{part.place}"
+        what = "picture" if part.image_url else "video"
         if message.role != "user":
-            raise _wrong(here, f"a turn of role {message.role} has a picture; move it to a user's")
-        task = _TASKS.get(part.image_url.detail or "auto")
-        parts.append(AskedPicture(part.image_url.url, task, here))
+            raise _wrong(here, f"a turn of role {message.role} has a {what}; move it to a user's")
+        if part.image_url is not None:
+            task = _TASKS.get(part.image_url.detail or "auto")
+            parts.append(AskedPicture(part.image_url.url, task, here))
+        elif part.video_url is not None:
+            parts.append(_video(part.video_url, here))
     role = "system" if message.role == "developer" else message.role
     return AskedTurn(role, tuple(parts), place)
 
 
-def _says_something(part: str | AskedPicture) -> bool:
-    return isinstance(part, AskedPicture) or bool(part.strip())
+def _video(video: VideoUrls, place: str) -> AskedVideo:
+    fields = ("fps", "num_frames", "min_frames", "max_frames", "start", "end")
+    given = {name: getattr(video, name) for name in fields if getattr(video, name) is not None}
+    rate = given.pop("fps", None) if video.pictures else None
+    try:
+        options = VideoOptions(**given)
+    except OptionError as error:
+        raise _wrong(place.removesuffix(".url"), str(error)) from None
+    urls = tuple(video.pictures) if video.pictures else (video.url or "",)
+    return AskedVideo(urls, bool(video.pictures), rate, options, place)
+
+
+def _says_something(part: str | AskedPicture | AskedVideo) -> bool:
+    return not isinstance(part, str) or bool(part.strip())
 
 
 def _wrong(place: str, message: str) -> Failure:

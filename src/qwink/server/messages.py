@@ -6,10 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from qwink.server.fields import InvalidField, Lenient, Unsupported, empty, without_unsupported
+from qwink.server.fields import (
+    INTEGRAL,
+    InvalidField,
+    Lenient,
+    Unsupported,
+    empty,
+    without_unsupported,
+)
 
 _TEXTS = ("text", "input_text", "output_text", "refusal")
 _IMAGES = ("image_url", "input_image")
+_VIDEOS = ("video_url", "input_video", "video")
 _HOW = (
     'write {"type": "text", "text": "..."} or '
     '{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}'
@@ -18,12 +26,16 @@ _HOW_PICTURE = (
     'write {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}} '
     'or {"type": "input_image", "image_url": "data:image/png;base64,..."}'
 )
+_HOW_VIDEO = (
+    'write {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,..."}}, or '
+    '{"type": "video", "video": [URLs of pictures], "fps": 2}'
+)
+# Names of qwen-vl-utils for our options of videos.
+_VIDEO_NAMES = {"nframes": "num_frames", "video_start": "start", "video_end": "end"}
 _UNSUPPORTED_PARTS = {
     "input_audio": "sound is not supported; write what is said as text",
     "file": "files are not supported; send each page as a picture, as image_url",
     "input_file": "files are not supported; send each page as a picture, as image_url",
-    "video": "videos are not supported; send single frames as pictures, as image_url",
-    "video_url": "videos are not supported; send single frames as pictures, as image_url",
     "image": f"this is not OpenAI's spelling of a picture; {_HOW_PICTURE}",
     "tool_use": "tools are not supported; write the call as text",
     "tool_result": "tools are not supported; write the result as text",
@@ -51,12 +63,29 @@ class ImageUrl(Lenient):
     detail: Literal["auto", "low", "high", "original"] | None = "auto"
 
 
-class Part(Lenient):
-    """A piece of a message: a text or a picture. `place` is the field that holds the picture."""
+class VideoUrls(Lenient):
+    """A video by its URL, or by those of pictures in order, `fps` of them a second.
 
-    type: Literal["text", "image_url"]
+    The other fields, and `fps` of a single URL, say which frames are shown; see `VideoOptions`.
+    """
+
+    url: str | None = Field(None, min_length=1)
+    pictures: list[str] | None = Field(None, min_length=1)
+    fps: float | None = None
+    num_frames: Annotated[int, INTEGRAL] | None = None
+    min_frames: Annotated[int, INTEGRAL] | None = None
+    max_frames: Annotated[int, INTEGRAL] | None = None
+    start: float | None = None
+    end: float | None = None
+
+
+class Part(Lenient):
+    """A piece of a message: a text, a picture or a video. `place` is the field that holds it."""
+
+    type: Literal["text", "image_url", "video_url"]
     text: str | None = None
     image_url: ImageUrl | None = None
+    video_url: VideoUrls | None = None
     place: str = Field("image_url.url", exclude=True)
 
     @model_validator(mode="before")
@@ -72,6 +101,8 @@ class Part(Lenient):
             return _text(kind, rest)
         if isinstance(kind, str) and kind in _IMAGES:
             return _image(kind, rest)
+        if isinstance(kind, str) and kind in _VIDEOS:
+            return _video(kind, rest)
         advice = _UNSUPPORTED_PARTS.get(kind) if isinstance(kind, str) else None
         if advice is not None:
             raise InvalidField(f"{kind}: {advice}", "unsupported_field", "type")
@@ -106,6 +137,24 @@ def _image(kind: str, part: dict[str, Any]) -> dict[str, Any]:
     return part | {"type": "image_url", "image_url": image, "place": place}
 
 
+def _video(kind: str, part: dict[str, Any]) -> dict[str, Any]:
+    name = "video_url" if "video_url" in part else "video"
+    video, place = part.pop(name, None), name
+    if isinstance(video, str):
+        video = {"url": video}
+    elif isinstance(video, list) and video and all(isinstance(url, str) for url in video):
+        video = {"pictures": video}
+    elif isinstance(video, dict) and isinstance(video.get("url"), str):
+        place = f"{name}.url"
+    else:
+        raise InvalidField(f"a part of type {kind} needs a video; {_HOW_VIDEO}", field=None)
+    for name in (*_VIDEO_NAMES, *VideoUrls.model_fields):
+        if name in part:
+            video = {name: part.pop(name)} | video
+    video = {_VIDEO_NAMES.get(name, name): value for name, value in video.items()}
+    return part | {"type": "video_url", "video_url": video, "place": place}
+
+
 def _as_parts(content: Any) -> Any:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -115,7 +164,10 @@ def _as_parts(content: Any) -> Any:
 
 
 class ChatMessage(Lenient):
-    """One turn. Only turns of the user may hold pictures. `name` is not shown to the model."""
+    """One turn. Only turns of the user may hold pictures and videos.
+
+    The model does not see `name`.
+    """
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[list[Part], BeforeValidator(_as_parts, json_schema_input_type=Any)]

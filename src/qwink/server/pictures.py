@@ -10,11 +10,11 @@ from qwink.inputs.data_urls import is_data_url
 from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.server.asked import Asked, AskedPicture
+from qwink.server.asked import Asked, AskedPicture, AskedVideo
 from qwink.server.failures import Failure
 from qwink.server.options import ServerOptions
 from qwink.server.uploads import SCHEME, Uploads
-from qwink.types import Message
+from qwink.types import Message, Video
 
 
 class Pictures:
@@ -29,16 +29,20 @@ class Pictures:
         Raises Failure for a request with too many pictures, so that none is fetched.
         """
         parts = [part for turn in asked.turns for part in turn.parts]
-        pictures = [part for part in parts if isinstance(part, AskedPicture)]
-        limit = self._options.max_images
-        if len(pictures) > limit:
-            message = f"more than {limit} pictures; send fewer (this server's --max-images)"
-            field = pictures[limit].place.partition("[")[0]
-            raise Failure(400, message, "too_many_images", field)
         found: dict[str, str] = {}
-        for part in pictures:
-            if _is_on_the_web(part.url):
-                found.setdefault(part.url.strip(), part.place)
+        count, limit = 0, self._options.max_images
+        for part in parts:
+            if isinstance(part, str):
+                continue
+            urls = (part.url,) if isinstance(part, AskedPicture) else part.urls
+            count += len(urls)
+            if count > limit:
+                message = f"more than {limit} pictures; send fewer (this server's --max-images)"
+                field = part.place.partition("[")[0]
+                raise Failure(400, message, "too_many_images", field)
+            for url in urls:
+                if _is_on_the_web(url):
+                    found.setdefault(url.strip(), part.place)
         return found
 
     def messages(self, asked: Asked, fetched: Mapping[str, bytes]) -> list[Message]:
@@ -54,10 +58,17 @@ class Pictures:
         return turns
 
     def _part(
-        self, part: str | AskedPicture, sizes: ImageOptions, fetched: Mapping[str, bytes]
+        self,
+        part: str | AskedPicture | AskedVideo,
+        sizes: ImageOptions,
+        fetched: Mapping[str, bytes],
     ) -> str | ImagePart:
         if isinstance(part, str):
             return part
+        if isinstance(part, AskedVideo):
+            sources = [self._source(url, fetched, part.place) for url in part.urls]
+            video = Video(sources if part.of_pictures else sources[0], part.fps)
+            return ImagePart(video, replace(sizes, video=part.options))
         options = replace(sizes, task=part.task or sizes.task)
         return ImagePart(self._source(part.url, fetched, part.place), options)
 

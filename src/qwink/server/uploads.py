@@ -1,4 +1,4 @@
-"""Stores uploaded pictures, by the SHA-256 of their bytes."""
+"""Stores uploaded pictures and videos, by the SHA-256 of their bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import re
 from dataclasses import dataclass
 
 from qwink.cache.memory import MemoryCache
+from qwink.inputs.containers import is_video
 from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
+from qwink.inputs.video import open_video
 from qwink.server.failures import Failure
 
 SCHEME = "qwink:"
@@ -42,15 +44,22 @@ class Uploads:
         self.hits = self.misses = 0
 
     def add(self, content: bytes) -> Upload:
-        """Store a picture. Raises ImageError if it cannot be read, Failure if it is too large."""
-        opened = open_image(content, self._max_image_pixels)
+        """Store a picture or video.
+
+        Raises ImageError if it cannot be read, Failure if it is too large.
+        """
         key = hashlib.sha256(content).hexdigest()
-        upload = Upload(content, key, opened.format, opened.size, opened.warnings)
+        if is_video(content):
+            video = open_video(content, self._max_image_pixels)
+            upload = Upload(content, key, video.format, video.size, ())
+        else:
+            opened = open_image(content, self._max_image_pixels)
+            upload = Upload(content, key, opened.format, opened.size, opened.warnings)
         if upload.nbytes > self.cache.max_bytes:
             limit = self.cache.max_bytes >> 20
             raise Failure(
                 413,
-                f"this picture is larger than the {limit} MiB for uploads; send a smaller one",
+                f"this file is larger than the {limit} MiB for uploads; send a smaller one",
                 "image_too_large",
                 "file",
             )

@@ -34,16 +34,13 @@ class VisionEncoder:
     def encode(self, images: Sequence[Patches]) -> Tensor:
         """Embeds, then DeepStack features: [1 + taps, V, D]; the images' tokens in order."""
         visual, config = self._modules.visual, self._config
-        pixels = np.concatenate([image.pixels for image in images])
-        patches = to_device(pixels, self._device)  # as bytes: a quarter of the size of float32
         frames = [
             Grid(1, image.grid.h, image.grid.w) for image in images for _ in range(image.grid.t)
         ]
         tables = [self._tables(frame) for frame in frames]
         positions, cos, sin = (torch.cat(parts) for parts in zip(*tables, strict=True))
         lengths = [frame.num_patches for frame in frames]
-        x = linear(patches.float(), *self._modules.patch_embedding) + positions
-        x = x.to(self._dtype)  # [P, D]
+        x = (self._embed(images) + positions).to(self._dtype)  # [P, D]
         taps = []
         for index, block in enumerate(visual.blocks):
             attended = self._attend(block.attn.qkv(block.norm1(x)), cos, sin, lengths)
@@ -53,6 +50,15 @@ class VisionEncoder:
                 merger = visual.deepstack_merger_list[config.deepstack_layers.index(index)]
                 taps.append(merger(x))
         return torch.stack([visual.merger(x), *taps])
+
+    def _embed(self, images: Sequence[Patches]) -> Tensor:
+        """Pixels → [P, D]; consecutive images, or consecutive frames of videos, together."""
+        embedded = []
+        for width, alike in groupby(images, lambda image: image.pixels.shape[1]):
+            pixels = np.concatenate([image.pixels for image in alike])
+            patches = to_device(pixels, self._device)  # bytes: a quarter of the size of float32
+            embedded.append(linear(patches.float(), *self._modules.patch_embeddings[width]))
+        return torch.cat(embedded)
 
     def _attend(self, qkv: Tensor, cos: Tensor, sin: Tensor, lengths: list[int]) -> Tensor:
         """qkv [P, 3 * D] → [P, D]; patches attend to those of the same frame."""

@@ -18,7 +18,7 @@ from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
 from qwink.engine.torch.quantize import quantize
 from qwink.model.config import ModelConfig
-from qwink.model.fold import fold_patch_embedding
+from qwink.model.fold import fold_frame_embedding, fold_patch_embedding
 from qwink.model.weights import Weights, expected_tensors
 
 _VISION, _TEXT = "model.visual", "model.language_model"
@@ -34,7 +34,9 @@ class Modules:
     norm: Any
     embed_tokens: Tensor  # [vocab, D]
     head: Any
-    patch_embedding: tuple[Tensor, Tensor]  # weight [D, 3 * patch * patch] and bias [D], for bytes
+    # Weight [D, values of a patch] and bias [D], for bytes, by the number of values: those of an
+    # image and those of frames of a video.
+    patch_embeddings: dict[int, tuple[Tensor, Tensor]]
     positions: np.ndarray[Any, np.dtype[np.float32]]  # learned, [n * n, D]
 
 
@@ -72,11 +74,12 @@ def load_modules(
                 module.load_state_dict(state, assign=True)
                 if quantized and prefix.startswith(_LAYERS):
                     quantize(module)
-            weight, bias = fold_patch_embedding(
-                weights.read(f"{_VISION}.patch_embed.proj.weight"),
-                weights.read(f"{_VISION}.patch_embed.proj.bias"),
-                config.preprocessor,
-            )
+            weight = weights.read(f"{_VISION}.patch_embed.proj.weight")
+            bias = weights.read(f"{_VISION}.patch_embed.proj.bias")
+            embeddings = {}
+            for fold in (fold_patch_embedding, fold_frame_embedding):
+                folded = [torch.from_numpy(x) for x in fold(weight, bias, config.preprocessor)]
+                embeddings[folded[0].shape[1]] = folded[0].to(device), folded[1].to(device)
             text, embedding = model.model.language_model, model.model.language_model.embed_tokens
             if config.text.tie_word_embeddings:
                 model.lm_head.weight = embedding.weight
@@ -86,7 +89,7 @@ def load_modules(
                 text.norm,
                 embedding.weight.detach(),
                 model.lm_head,
-                (torch.from_numpy(weight).to(device), torch.from_numpy(bias).to(device)),
+                embeddings,
                 weights.read(f"{_VISION}.pos_embed.weight"),
             )
 
