@@ -213,7 +213,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Time by stage, in milliseconds. Stages that did not happen are 0 and 'absent'."""
+    """Time by stage, in milliseconds. Stages that did not happen are 0 and 'absent'.
+
+    The first token comes with the stage prefill, the others in `num_steps` steps of the stage
+    generate: fewer than tokens where drafts were right.
+    """
 
     queue_ms: float = 0.0
     fetch_ms: float = 0.0
@@ -224,18 +228,25 @@ class Timings:
     generate_ms: float = 0.0
     total_ms: float = 0.0
     first_token_ms: float = 0.0
+    num_steps: int = 0
     origins: dict[Stage, Origin] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # rule of each budget, what was reused; never the user's words
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. The keys and values of `cached_tokens` of the prompt were reused."""
+    """Token counts. The keys and values of `cached_tokens` of the prompt were reused.
+
+    `accepted_prediction_tokens` are drafts that became part of the answer, each of which saved a
+    step; `rejected_prediction_tokens` are drafts that were tried and left out.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     image_tokens: int = 0
     cached_tokens: int = 0
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

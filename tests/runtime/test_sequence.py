@@ -14,7 +14,7 @@ import pytest
 from qwink.errors import GenerationError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.rope import mrope_positions
-from qwink.runtime.sequence import Drafter, Sequence
+from qwink.runtime.sequence import Draft, Drafter, Sequence
 from qwink.types import Grid, ImageSpan, Prompt, SamplingParams
 from tests.tiny import write_tokenizer
 
@@ -155,12 +155,16 @@ class Guess:
     def __init__(self, known: list[int], wrong_every: int) -> None:
         self._known, self._wrong_every = known, wrong_every
 
-    def propose(self, generated: Series[int], most: int) -> Series[int]:
+    def propose(self, generated: Series[int], most: int) -> Draft:
         at = len(generated)
-        return [
+        ids = tuple(
             token + (index % self._wrong_every == self._wrong_every - 1)
             for index, token in enumerate(self._known[at : at + most], at)
-        ]
+        )
+        return Draft(ids, (0.5,) * len(ids))
+
+    def finish(self, generated: Series[int]) -> None:
+        assert list(generated) == self._known
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
@@ -172,7 +176,7 @@ def test_drafts_change_nothing(tokenizer: Tokenizer, wrong_every: int, temperatu
     def logits(before: int, last: int) -> Any:
         return np.random.default_rng([before, last]).normal(0, 3, V).astype(np.float32)
 
-    def answer(drafter: Drafter | None) -> tuple[str, list[int], list[Any], int]:
+    def answer(drafter: Drafter | None) -> tuple[str, list[int], list[Any], int, int]:
         sequence = start(tokenizer, num_logprobs=1, drafter=drafter, **options)
         text, steps = sequence.accept(logits(0, 0)[None]), 1
         taken: list[Any] = []
@@ -183,12 +187,15 @@ def test_drafts_change_nothing(tokenizer: Tokenizer, wrong_every: int, temperatu
             text += sequence.accept(np.stack(rows))
             taken += sequence.take_logprobs()
             steps += 1
-        return text, sequence.generated, taken, steps
+        # A draft that ends the answer saves the step behind it, too.
+        assert sequence.num_accepted + steps - len(sequence.generated) in (0, 1)
+        return text, sequence.generated, taken, steps, sequence.num_rejected
 
-    text, ids, taken, steps = answer(None)
+    text, ids, taken, steps, none = answer(None)
     drafted = answer(Guess(ids, wrong_every))
     assert drafted[:3] == (text, ids, taken)
     assert (drafted[3] < steps) == (wrong_every > 1)
+    assert (drafted[4] > none == 0) == (wrong_every < 1000)
 
 
 def test_forbidden_and_broken_logits(tokenizer: Tokenizer) -> None:

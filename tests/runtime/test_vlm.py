@@ -384,7 +384,7 @@ def test_bad_options(vlm: VLM, pictures: list[Path], options: dict[str, Any], wo
 
 def test_editors_see_every_option() -> None:
     known = {field.name for kind in (ImageOptions, SamplingParams) for field in fields(kind)}
-    assert AskKeywords.__optional_keys__ == known
+    assert AskKeywords.__optional_keys__ == known | {"schema", "choices", "regex", "grammar"}
     for function in (VLM.ask, VLM.stream, VLM.aask, VLM.astream, Conversation.ask):
         assert function.__annotations__["options"] == "Unpack[AskKeywords]"
 

@@ -20,6 +20,7 @@ from qwink.cli.console import (
 )
 from qwink.cli.moments import ask_moments, seconds
 from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
+from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.cli.sources import check_options, check_sources, read_streams
 from qwink.errors import OptionError
 
@@ -119,6 +120,10 @@ def ask(
         list[str] | None,
         typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
     ] = None,
+    schema: Schema = None,
+    choices: Choices = None,
+    regex: Regex = None,
+    grammar: Grammar = None,
     min_pixels: Annotated[
         int | None,
         typer.Option(
@@ -185,6 +190,8 @@ def ask(
       cat photo.jpg | qwink ask - --json
       qwink ask clip.mp4 -q "What happens?"
       qwink ask camera.mp4 --every 5s -q "How many people are there?"
+      qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
+      qwink ask photo.jpg -q "Day or night?" --choices day,night --json
     """
     sources = images or []
     if draw is not None:
@@ -227,6 +234,7 @@ def ask(
     check_sources(sources, sized)
     if len(sources) > 1:
         remark(f"asking about {len(sources)} pictures together, in one question")
+    shape = shape_options(schema, choices, regex, grammar)
     pictures = read_streams(sources, pipes=draw is not None)
     engine_options: dict[str, Any] = {
         "engine": engine,
@@ -240,7 +248,7 @@ def ask(
     if step_s is not None:
         ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
         return
-    events = vlm.stream(pictures, question, system=system, **given, **sized)
+    events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 
     from qwink.cli.report import as_document, show_remarks, show_timings
 

@@ -15,10 +15,14 @@ def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
         key: round(value, 3) if isinstance(value, float) else value
         for key, value in asdict(result.timings).items()
     }
+    shaped: dict[str, Any] = {"parsed": result.parsed} if result.parsed is not None else {}
+    if result.choices:
+        shaped["choices"] = [asdict(choice) for choice in result.choices]
     return {
         "text": result.text,
         "boxes": [asdict(box) for box in result.boxes],
         "points": [asdict(point) for point in result.points],
+        **shaped,
         "finish_reason": result.finish_reason,
         "model": result.model,
         **engine,

@@ -68,7 +68,7 @@ class Sampler:
         `allowed` [V]: which ids may be chosen; None: all. `logits` is left as it is. Raises
         GenerationError for NaN or +inf, or when no id is left.
         """
-        scores = self._masked(logits)
+        scores = self.scores(logits)
         if allowed is not None:
             np.copyto(scores, -np.inf, where=~allowed)
             if scores.max() == -np.inf:
@@ -85,7 +85,7 @@ class Sampler:
 
     def logprobs(self, logits: Floats, token: int, num_top: int = 0) -> Logprobs:
         """Log-probabilities of `token` and of the `num_top` likeliest, highest first, of [V]."""
-        scores = self._masked(logits)
+        scores = self.scores(logits)
         peak = scores.max()
         normaliser = float(peak) + math.log(float(np.exp(scores - peak).sum(dtype=np.float64)))
         num_top = min(num_top, self._vocab_size - len(self._forbidden))
@@ -96,7 +96,11 @@ class Sampler:
             top = [(int(i), float(scores[i]) - normaliser) for i in ids]
         return Logprobs(float(scores[token]) - normaliser, tuple(top))
 
-    def _masked(self, logits: Floats) -> Floats:
+    def scores(self, logits: Floats) -> Floats:
+        """A copy of logits [V] with minus infinity for the ids that are never chosen.
+
+        Raises GenerationError for NaN or +inf, or when no id is left.
+        """
         if logits.shape != (self._vocab_size,):
             raise ValueError(f"logits of shape {logits.shape}, expected ({self._vocab_size},)")
         # The maximum of anything with NaN is NaN, so one pass finds both.

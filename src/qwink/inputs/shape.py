@@ -23,6 +23,9 @@ MAX_ALTERNATIVES = 4_000
 MAX_CHOICES = 256
 MAX_CHOICE_BYTES = 32 << 10  # all together
 MAX_EXPANDED = 20_000  # characters of a pattern with its repetitions written out
+MAX_PROPERTIES = 1_000
+_NAMED = ("properties", "$defs", "patternProperties")  # their keys are no keywords
+_DATA = ("default", "const", "enum", "examples")
 _BRANCHES = ("enum", "anyOf", "oneOf", "allOf")
 
 
@@ -60,14 +63,15 @@ def json_object() -> Shape:
 def schema_shape(schema: Any, *, strict: bool = True) -> Shape:
     """A JSON Schema as a dictionary or as text, or a type that pydantic understands.
 
-    A type's objects have no properties beyond those that it names. Unless `strict`, keywords that
-    cannot be enforced are ignored with a warning. Raises ShapeError, OptionError.
+    A type's objects have no properties beyond those that it names. Unless `strict`, and for types,
+    keywords that cannot be enforced are ignored with a warning. Raises ShapeError, OptionError.
     """
     read: Callable[[str], Any] = json.loads
     if isinstance(schema, str | bytes):
         schema = _loaded(schema)
     elif not isinstance(schema, Mapping):
         schema, read = _from_type(schema)
+        strict = False  # the type checks what the grammar cannot
     if not isinstance(schema, Mapping):
         raise ShapeError("schema", 'it must be a JSON object such as {"type": "object"}')
     try:
@@ -94,6 +98,8 @@ def choices_shape(choices: Sequence[str]) -> Shape:
         raise ShapeError("choices", f"{len(choices)} are too many; give at most {MAX_CHOICES}")
     if sum(len(text.encode(errors="surrogatepass")) for text in choices) > MAX_CHOICE_BYTES:
         raise ShapeError("choices", f"they take more than {MAX_CHOICE_BYTES >> 10} KiB")
+    for text in choices:
+        _check_size("choices", text)
     return Shape("choices", json.dumps(list(choices), ensure_ascii=False))
 
 
@@ -142,8 +148,8 @@ def _loaded(text: str | bytes) -> Any:
 
 
 def _check_schema(schema: Any) -> None:
-    """Raises ShapeError for a schema that is too deep, or has too many alternatives."""
-    alternatives = 0
+    """Raises ShapeError for a schema that is too deep, or has too many parts."""
+    alternatives = properties = 0
     waiting = [(schema, 1)]
     while waiting:
         value, depth = waiting.pop()
@@ -153,11 +159,16 @@ def _check_schema(schema: Any) -> None:
             for key, inner in value.items():
                 if key in _BRANCHES and isinstance(inner, list | tuple):
                     alternatives += len(inner)
+                if key in _NAMED and isinstance(inner, Mapping):
+                    properties += len(inner)
                 if key == "pattern" and isinstance(inner, str):
                     _check_pattern("schema", inner)
                 waiting.append((inner, depth + 1))
         elif isinstance(value, list | tuple):
             waiting += [(inner, depth + 1) for inner in value]
+    if properties > MAX_PROPERTIES:
+        message = f"it has {properties} properties; at most {MAX_PROPERTIES} are possible"
+        raise ShapeError("schema", message)
     if alternatives > MAX_ALTERNATIVES:
         message = f"it has {alternatives} alternatives; at most {MAX_ALTERNATIVES} are possible"
         raise ShapeError("schema", message)
@@ -181,22 +192,22 @@ def _from_type(kind: Any) -> tuple[Any, Callable[[str], Any]]:
 
 
 def _closed(schema: Any) -> Any:
-    """The schema with no properties beyond those that it names."""
+    """A type's schema with no properties beyond those that it names.
+
+    A set is made of any list, so its items may be equal.
+    """
     if isinstance(schema, list):
         return [_closed(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {
-        key: (
-            {name: _closed(one) for name, one in value.items()} if key in _NAMED else _closed(value)
-        )
-        if key not in ("default", "const", "enum", "examples")
-        else value
-        for key, value in schema.items()
-    }
+    closed: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, dict):
+            closed[key] = {name: _closed(one) for name, one in value.items()}
+        elif key in _DATA:
+            closed[key] = value
+        elif key != "uniqueItems":
+            closed[key] = _closed(value)
     if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema:
         closed["additionalProperties"] = False
     return closed
-
-
-_NAMED = ("properties", "$defs", "patternProperties")

@@ -125,6 +125,19 @@ class Tokenizer:
         """Ids of plain text, without added tokens: `<|im_end|>` is ten characters."""
         return self._library.encode(text, add_special_tokens=False).ids
 
+    def encode_verbatim(self, text: str) -> list[int]:
+        """Ids whose bytes are exactly the text's. `encode_text` brings it to a normal form first.
+
+        Characters of a text that the normal form changes are encoded one by one.
+        """
+        ids = self.encode_text(text)
+        written = text.encode()
+        if b"".join(map(self.token_bytes, ids)) == written:
+            return ids
+        if len(text) > 1:
+            return [token for character in text for token in self.encode_verbatim(character)]
+        return [self.token_id(_CHARACTERS[byte]) for byte in written]
+
     def encode_template(self, text: str, restore: Mapping[int, str] | None = None) -> list[int]:
         """Ids of text in which added tokens are recognised.
 
@@ -205,4 +218,5 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTES = _byte_alphabet()
+_CHARACTERS = {byte: character for character, byte in _BYTES.items()}
 _AS_LATIN = str.maketrans({character: chr(byte) for character, byte in _BYTES.items()})

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from qwink.engine.base import Engine, NewTokens
 from qwink.runtime.request import Outcome, Ticket, accept
+from qwink.runtime.speculation import Speculation
 from qwink.runtime.together import together_or_alone
 
 Float = NDArray[np.float32]
@@ -21,6 +22,7 @@ class Answers:
     def __init__(self, engine: Engine, cache: Any) -> None:
         self.tickets: list[Ticket] = []
         self._engine, self._cache = engine, cache
+        self._speculation = Speculation(engine.traits.cheap_rows)
 
     def close(self) -> None:
         """Let go of the engine and its cache. There is no step afterwards."""
@@ -31,9 +33,9 @@ class Answers:
         batch = list(self.tickets)
         if not batch:
             return []
-        # Drafts fill the rows that cost little, in equal shares.
-        num_drafts = max(0, self._engine.traits.cheap_rows - len(batch)) // len(batch)
-        runs = [_new_tokens(ticket, num_drafts) for ticket in batch]
+        sequences = [ticket.sequence for ticket in batch]
+        planned = self._speculation.plan(sequences)
+        runs = [_new_tokens(ticket, most) for ticket, most in zip(batch, planned, strict=True)]
 
         def run(first: int, stop: int) -> list[Float]:
             part = runs[first:stop]
@@ -44,9 +46,18 @@ class Answers:
         start = time.perf_counter()
         results = together_or_alone(len(batch), run, "answers")
         spent = time.perf_counter() - start
+        num_drafts = sum(len(run.ids) for run in runs) - len(batch)
+        if not any(isinstance(rows, Exception) for rows in results):
+            self._speculation.ran(len(batch), num_drafts, spent)
+        before = [len(sequence.generated) for sequence in sequences]
         for ticket in batch:
-            ticket.watch.add("generate", spent)
-        return [(ticket, accept(ticket, rows)) for ticket, rows in zip(batch, results, strict=True)]
+            ticket.watch.step(spent)
+        outcomes = [
+            (ticket, accept(ticket, rows)) for ticket, rows in zip(batch, results, strict=True)
+        ]
+        came = [len(one.generated) - was for one, was in zip(sequences, before, strict=True)]
+        self._speculation.came(sequences, came, num_drafts)
+        return outcomes
 
 
 def _new_tokens(ticket: Ticket, num_drafts: int) -> NewTokens:

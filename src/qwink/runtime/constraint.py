@@ -28,6 +28,10 @@ class Constraint(Protocol):
         """How many of the tokens could come next, one after the other; changes nothing."""
 
     @property
+    def ends(self) -> bool:
+        """Whether nothing can follow the forced tokens: with them, the answer is whole."""
+
+    @property
     def stopped(self) -> bool:
         """Whether nothing can follow: the answer is whole."""
 

@@ -97,7 +97,7 @@ class Grammars:
         else:
             mask = _unpacked(probe.compute_bitmask(), self._vocab_size)
             mask[self._forbidden] = False
-            allowed = bool(mask.any())
+            allowed = bool(mask.any()) and not probe.is_error()
         if not allowed:
             raise ShapeError(option_of(shape), "no answer has this shape; change it")
 
@@ -118,6 +118,7 @@ class GrammarConstraint:
         self._matcher, self._vocab_size = matcher, vocab_size
         self._forbidden, self._pool = forbidden, pool
         self._forced: tuple[int, ...] = ()
+        self._ends = False
         self._pending: Future[NDArray[np.bool_]] | None = None
         self._advance()
 
@@ -151,8 +152,12 @@ class GrammarConstraint:
         return count + self._matcher.validate_tokens(list(tokens[count:]))
 
     @property
+    def ends(self) -> bool:
+        return self._ends
+
+    @property
     def stopped(self) -> bool:
-        return not self._forced and self._matcher.is_stopped()
+        return self._ends and not self._forced
 
     @property
     def complete(self) -> bool:
@@ -165,17 +170,14 @@ class GrammarConstraint:
         """Take the forced tokens, and begin to compute the mask behind them."""
         matcher = self._matcher
         self._check()
-        if matcher.is_stopped():
-            return
-        forced = (
-            matcher.compute_ff_tokens() if len(matcher.compute_ff_bytes()) <= _MAX_FORCED else []
-        )
-        # A text that Unicode's normal form changes is spelt with tokens that do not match it.
-        if forced and matcher.validate_tokens(forced) == len(forced):
-            matcher.consume_tokens(forced)
-            self._check()
-            self._forced = tuple(forced)
-        self._pending = None if matcher.is_stopped() else self._pool.submit(self._compute)
+        if not matcher.is_stopped() and len(matcher.compute_ff_bytes()) <= _MAX_FORCED:
+            forced = matcher.compute_ff_tokens()
+            if forced:
+                matcher.consume_tokens(forced)
+                self._check()
+                self._forced = tuple(forced)
+        self._ends = matcher.is_stopped()
+        self._pending = None if self._ends else self._pool.submit(self._compute)
 
     def _compute(self) -> NDArray[np.bool_]:
         packed = self._matcher.compute_bitmask()
@@ -190,7 +192,7 @@ class GrammarConstraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            reason = _first_line(self._matcher.get_error())
+            reason = _reason(self._matcher.get_error())
             raise GenerationError(
                 f"the answer's shape could not be followed ({reason}); simplify it"
             )
@@ -215,7 +217,7 @@ def compile_shape(shape: Shape, tokenizer: LLTokenizer) -> tuple[LLMatcher, tupl
     limits = LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
     matcher = LLMatcher(tokenizer, _grammar(shape), log_level=0, limits=limits)
     if matcher.is_error():
-        raise ShapeError(option_of(shape), _first_line(matcher.get_error()))
+        raise ShapeError(option_of(shape), _reason(matcher.get_error()))
     ignored = [
         f"the schema is not enforced in full: {one}" for one in matcher.get_grammar_warnings()
     ]
@@ -232,10 +234,6 @@ def _grammar(shape: Shape) -> str:
 
         return str(LLMatcher.grammar_from_lark(any_to_lark(shape.source)))
     schema: Any = {"type": "object"}
-    if shape.kind == "choices":
-        schema = None
-        texts = " | ".join(json.dumps(text) for text in json.loads(shape.source))
-        return str(LLMatcher.grammar_from_lark(f"start: {texts}"))
     if shape.kind == "json_schema":
         schema = json.loads(shape.source)
     # Qwen goes on with line breaks for ever where whitespace is allowed.
@@ -243,7 +241,7 @@ def _grammar(shape: Shape) -> str:
     try:
         return str(LLMatcher.grammar_from_json_schema(schema, overrides=options))
     except ValueError as error:
-        raise ShapeError("schema", _first_line(str(error))) from None
+        raise ShapeError("schema", _reason(str(error))) from None
 
 
 def _llguidance_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> LLTokenizer:
@@ -273,7 +271,7 @@ class _Spellings:
         self.eos_token_id = tokenizer.eos_ids[0]
         self.tokens = tokenizer.spellings(vocab_size)
         self.special_token_ids = sorted(tokenizer.added_tokens.values())
-        self._encode = tokenizer.encode_text
+        self._encode = tokenizer.encode_verbatim
 
     def __call__(self, text: str) -> list[int]:
         return self._encode(text)
@@ -287,5 +285,8 @@ def _unpacked(packed: bytes, vocab_size: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _first_line(message: str) -> str:
-    return message.strip().split("\n", 1)[0].strip()[:300] or "it is not valid"
+def _reason(message: str) -> str:
+    """The line of a message of llguidance that names the cause."""
+    lines = [line.strip() for line in message.strip().split("\n")]
+    causes = [line for line in lines if line.startswith("error:")]  # below a drawing of the place
+    return (causes or lines)[0].removeprefix("error:").strip()[:300] or "it is not valid"

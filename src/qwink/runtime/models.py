@@ -20,6 +20,7 @@ from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact, is_artifact
 from qwink.model.config import load_config, load_generation_defaults
 from qwink.model.weights import fingerprint
+from qwink.runtime.drafting import Speculate
 from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
 from qwink.runtime.memory import Memory
 from qwink.runtime.scheduler import Limits
@@ -43,6 +44,7 @@ def load(
     limits: Limits | None = None,
     memory: Memory | None = None,
     store: Store | None = None,
+    speculate: Speculate = "auto",
     settings: Settings | None = None,
     report: Report = lambda _: None,
 ) -> VLM:
@@ -54,7 +56,8 @@ def load(
     computes (see `qwink.export.recipe`); for torch, `device` ("cuda:1"), `dtype` and `quantize`
     do. `threads` defaults to the physical cores, `context` limits prompt plus answer in tokens.
     `limits` and `memory` bound what runs and is kept at once; `store` keeps encoded images beyond
-    this process.
+    this process. `speculate`: with "auto", tokens are drafted where that is exact and saves time;
+    "off" drafts none. The answers are the same.
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
     """
     settings = settings or Settings.from_environment()
@@ -81,6 +84,7 @@ def load(
         limits,
         memory,
         store,
+        speculate,
     )
 
 

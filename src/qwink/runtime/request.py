@@ -108,6 +108,8 @@ class Ticket:
             completion_tokens=len(sequence.generated),
             image_tokens=sum(span.length for span in sequence.prompt.images),
             cached_tokens=self.lease.num_reused if self.lease else 0,
+            accepted_prediction_tokens=sequence.num_accepted,
+            rejected_prediction_tokens=sequence.num_rejected,
         )
         text = "".join(self.pieces)
         found = find_boxes(text, self.request.shown)
@@ -121,6 +123,7 @@ class Ticket:
             task=self.request.task,
             boxes=found.boxes,
             points=found.points,
+            choices=sequence.choices,
         )
 
     def _shape_warning(self) -> tuple[str, ...]:

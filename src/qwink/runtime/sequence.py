@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Series
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,16 +13,27 @@ from qwink.engine.sampler import RepetitionGuard, Sampler
 from qwink.inputs.detokenizer import Detokenizer, StopStrings
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.constraint import Constraint
-from qwink.types import FinishReason, Prompt, SamplingParams, TokenLogprob
+from qwink.types import Choice, FinishReason, Prompt, SamplingParams, TokenLogprob
 
 Float = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Tokens that may come next, and the chance of each to be right if those before it are."""
+
+    ids: tuple[int, ...] = ()
+    chances: tuple[float, ...] = ()
 
 
 class Drafter(Protocol):
     """Guesses the tokens that come next. A wrong guess costs time and changes nothing."""
 
-    def propose(self, generated: Series[int], most: int) -> Series[int]:
-        """Up to `most` ids that may follow the answer so far."""
+    def propose(self, generated: Series[int], most: int) -> Draft:
+        """Up to `most` tokens that may follow the answer so far."""
+
+    def finish(self, generated: Series[int]) -> None:
+        """The answer is whole."""
 
 
 class Sequence:
@@ -49,9 +61,12 @@ class Sequence:
         self._num_logprobs = num_logprobs
         self._logprobs: list[tuple[int, TokenLogprob]] = []  # and where each token's text begins
         self._num_decoded = self._num_shown = 0  # characters
+        self.num_accepted = self.num_rejected = 0  # drafts that were run
         self._drafter = drafter
         self._constraint = constraint
-        self._forced: tuple[int, ...] = ()  # tokens that run next, and that come whatever happens
+        self._draft, self._drafted_at = Draft(), -1  # and after how many tokens it was made
+        self._num_forced = 0  # tokens of the draft that come whatever happens
+        self._forced: tuple[int, ...] = ()  # of what runs next
         self._drafts: tuple[int, ...] = ()  # guesses that run behind them
         self._eos_ids = frozenset(tokenizer.eos_ids)
         self._sampler = Sampler(params, forbidden, vocab_size)
@@ -74,31 +89,57 @@ class Sequence:
         """Whether the answer so far has its shape; always, if none was asked for."""
         return self._constraint is None or self._constraint.complete
 
-    def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
-        """The tokens to run next: the last one generated, then up to `num_drafts` more.
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The probabilities of the choices, once they are known, if it was asked to choose."""
+        return ()
 
-        These are the tokens that the answer's shape forces, then guesses.
+    @property
+    def may_draft(self) -> bool:
+        """Whether more than one token may run at once."""
+        return self._drafter is not None or self._constraint is not None
+
+    def draft(self, most: int) -> Draft:
+        """The tokens to come: up to `most`, as many as the answer may still have.
+
+        These are the tokens that the answer's shape forces, which are certain, then guesses.
         """
-        most = max(0, min(num_drafts, self._params.max_tokens - len(self.generated) - 1))
-        self._forced = self._constraint.forced()[:most] if self._constraint else ()
-        self._drafts = self._guesses(most - len(self._forced))
-        return (self.generated[-1], *self._forced, *self._drafts)
+        most = min(most, self._params.max_tokens - len(self.generated) - 1)
+        if most <= 0:
+            return Draft()
+        forced = self._constraint.forced()[:most] if self._constraint is not None else ()
+        guesses = self._guesses(forced, most - len(forced))
+        chances = (*(1.0 for _ in forced), *guesses.chances)
+        self._draft, self._num_forced = Draft((*forced, *guesses.ids), chances), len(forced)
+        self._drafted_at = len(self.generated)
+        return self._draft
+
+    def _guesses(self, forced: tuple[int, ...], most: int) -> Draft:
+        """Guesses behind the forced tokens, as far as the answer's shape allows them."""
+        if self._drafter is None or most <= 0:
+            return Draft()
+        known = [*self.generated, *forced] if forced else self.generated
+        draft = self._drafter.propose(known, most)
+        if self._constraint is None or not draft.ids:
+            return draft
+        allowed = self._constraint.num_allowed((*forced, *draft.ids)) - len(forced)
+        return Draft(draft.ids[:allowed], draft.chances[:allowed])
+
+    def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
+        """The tokens to run next: the last one generated, then up to `num_drafts` of `draft`."""
+        fresh = self._drafted_at == len(self.generated)
+        if num_drafts and not (fresh and len(self._draft.ids) >= num_drafts):
+            self.draft(num_drafts)
+            fresh = self._drafted_at == len(self.generated)
+        ids = self._draft.ids[:num_drafts] if fresh else ()
+        self._forced, self._drafts = ids[: self._num_forced], ids[self._num_forced :]
+        return (self.generated[-1], *ids)
 
     @property
     def num_logits(self) -> int:
         """Behind how many of the last tokens of `next_ids` logits are needed."""
         skipped = len(self._forced) if self._num_logprobs is None else 0
         return 1 + len(self._forced) + len(self._drafts) - skipped
-
-    def _guesses(self, most: int) -> tuple[int, ...]:
-        if self._drafter is None or most <= 0:
-            return ()
-        known = [*self.generated, *self._forced] if self._forced else self.generated
-        drafts = tuple(self._drafter.propose(known, most))[:most]
-        if self._constraint is not None and drafts:
-            allowed = self._constraint.num_allowed((*self._forced, *drafts))
-            drafts = drafts[: max(0, allowed - len(self._forced))]
-        return drafts
 
     def accept(self, logits: Float) -> str:
         """Choose tokens from the logits [n, vocab] behind the last `num_logits` of `next_ids`.
@@ -107,26 +148,42 @@ class Sequence:
         Returns the text that has become safe to show. Raises GenerationError when logits are not
         numbers.
         """
-        text = ""
+        text, num_right = "", -len(self._forced)
         drafts = (*self._forced, *self._drafts, None)
         unseen = len(drafts) - len(logits)  # forced tokens whose logits were not needed
         rows = (None if index < unseen else logits[index - unseen] for index in range(len(drafts)))
         for row, draft in zip(rows, drafts, strict=True):
             text += self._accept(row)
-            if self.finish_reason is not None or self.generated[-1] != draft:
+            if self.generated[-1] != draft:
                 break
+            num_right += 1
+            if self.finish_reason is not None:
+                break
+        num_right = max(0, num_right)
+        self.num_accepted += num_right
+        self.num_rejected += len(self._drafts) - num_right
+        self._forced = self._drafts = ()
+        if self._num_logprobs is None and self._constraint is not None and self._constraint.ends:
+            while self.finish_reason is None:  # the rest is known, and need not run
+                text += self._accept(None)
         self._num_shown += len(text)
+        if self.finish_reason is not None and self._drafter is not None:
+            self._drafter.finish(self.generated)
         return text
 
     def _accept(self, logits: Float | None) -> str:
-        """Take one token. The logits may be missing where it is forced."""
+        """Choose one token. The logits may be missing where it is forced."""
         token = self._choose(logits)
+        if self._num_logprobs is None or logits is None:
+            return self._take(token)
+        found = self._sampler.logprobs(logits, token, self._num_logprobs)
+        return self._take(token, TokenLogprob(token, found.chosen, found.top))
+
+    def _take(self, token: int, logprob: TokenLogprob | None = None) -> str:
         self.generated.append(token)
         if token in self._eos_ids:
             return self._finish("stop")
-        if self._num_logprobs is not None and logits is not None:
-            found = self._sampler.logprobs(logits, token, self._num_logprobs)
-            logprob = TokenLogprob(token, found.chosen, found.top)
+        if logprob is not None:
             self._logprobs.append((self._num_decoded, logprob))
         decoded = self._detokenizer.add(token)
         self._num_decoded += len(decoded)

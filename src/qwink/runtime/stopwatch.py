@@ -17,6 +17,7 @@ class Stopwatch:
         self._spent: dict[Stage, float] = dict.fromkeys(STAGES, 0.0)
         self._origins: dict[Stage, Origin] = dict.fromkeys(STAGES, "absent")
         self._notes: list[str] = []
+        self._num_steps = 0
         self._queue = 0.0
         self._queued_at: float | None = None
         self._first_token: float | None = None
@@ -40,6 +41,11 @@ class Stopwatch:
         """Count time that the caller measured."""
         self._spent[stage] += seconds
         self._origins[stage] = "computed"
+
+    def step(self, seconds: float) -> None:
+        """Count a step of the answer, and its time."""
+        self.add("generate", seconds)
+        self._num_steps += 1
 
     def queued(self) -> None:
         """The request begins to wait in the queue."""
@@ -75,6 +81,7 @@ class Stopwatch:
             **stages,
             total_ms=self._elapsed() * 1e3,
             first_token_ms=(self._first_token or 0.0) * 1e3,
+            num_steps=self._num_steps,
             origins=dict(self._origins),
             notes=tuple(self._notes),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
@@ -17,7 +18,9 @@ from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.inputs.tools import Tool
+from qwink.runtime.choosing import ChoiceSequence
 from qwink.runtime.conversation import Conversation
+from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
 from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen, listen_async
 from qwink.runtime.memory import Memory
@@ -69,9 +72,11 @@ class VLM:
         limits: Limits | None = None,
         memory: Memory | None = None,
         store: Store | None = None,
+        speculate: Speculate = "auto",
     ) -> None:
         """`context` limits prompt plus answer, in tokens; `store` keeps encoded images.
 
+        `speculate`: whether tokens are drafted; see `Drafting`.
         Raises OptionError if the model or the memory budget does not allow that many tokens.
         """
         most = model.engine.config.text.max_position_embeddings
@@ -92,6 +97,7 @@ class VLM:
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
         self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
+        self.drafting = Drafting(model.engine.traits, model.tokenizer, speculate)
         vision = model.engine.config.vision
         output = EncoderOutput(
             vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
@@ -295,6 +301,7 @@ class VLM:
         num_logprobs: int | None = None,
         watch: Stopwatch | None = None,
         continue_final: bool = False,
+        hints: DraftHints = NO_HINTS,
     ) -> Request:
         """A conversation made ready for the scheduler: decode, resize, tokenise; no model work.
 
@@ -306,7 +313,7 @@ class VLM:
         Raises ImageError, PromptError (ContextOverflow), OptionError (ShapeError).
         """
         steps = self.prepare_steps(
-            messages, image_options, sampling, num_logprobs, watch, continue_final
+            messages, image_options, sampling, num_logprobs, watch, continue_final, hints=hints
         )
         while True:
             try:
@@ -325,16 +332,18 @@ class VLM:
         continue_final: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
         tools: Sequence[Tool] = (),
+        hints: DraftHints = NO_HINTS,
     ) -> Generator[None, None, Request]:
         """As `prepare`, giving way after each picture, so that requests can take turns.
 
         `cancelled` is asked often, also from within a picture; then it raises Cancelled. `tools`
-        are described in the prompt; `sampling.shape` says how the answer may call them.
+        are described in the prompt; `sampling.shape` says how the answer may call them. `hints`
+        help to draft the answer, and do not change it.
         """
         model = self._open_model()  # before the work of decoding
         shape = sampling.shape if isinstance(sampling, AskedSampling) else None
         ignored: tuple[str, ...] = ()
-        if shape is not None:  # a shape that cannot be had is refused before the work
+        if shape is not None and shape.kind != "choices":  # refused before the work
             _, ignored = self._grammars.constraint(shape)
         watch = watch or Stopwatch()
         preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
@@ -358,20 +367,27 @@ class VLM:
 
         def sequence(number: int) -> TokenSequence:
             seed = None if chosen.seed is None else chosen.seed + number
+            params = replace(chosen, seed=seed)
+            common = model.tokenizer, self._forbidden, self._vocab_size
+            if shape is not None and shape.kind == "choices":
+                texts = json.loads(shape.source)
+                return ChoiceSequence(prompt, params, *common, texts, num_logprobs)
             return TokenSequence(
                 prompt,
-                replace(chosen, seed=seed),
-                model.tokenizer,
-                self._forbidden,
-                self._vocab_size,
+                params,
+                *common,
                 num_logprobs,
+                self.drafting.drafter(prompt, hints),
                 constraint=None if shape is None else self._grammars.constraint(shape)[0],
             )
 
+        first, most = sequence(0), chosen.max_tokens
+        if isinstance(first, ChoiceSequence):
+            most = max(most, first.check_room(room))
         return Request(
-            sequence(0),
+            first,
             tuple(preparing.images.values()),
-            chosen.max_tokens,
+            most,
             self.name,
             watch,
             (*ignored, *preparing.warnings),

@@ -13,7 +13,7 @@ from qwink.runtime.sampling import AskedSampling
 from qwink.server.failures import Failure
 from qwink.server.messages import ChatMessage, VideoUrls
 from qwink.server.schema import AnswerRequest
-from qwink.types import SamplingParams, Task
+from qwink.types import SamplingParams, Shape, Task
 
 # OpenAI's `detail` of a picture, and the task whose picture size it stands for.
 _TASKS: dict[str, Task] = {"low": "describe", "high": "document", "original": "document"}
@@ -63,7 +63,10 @@ class AskedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A checked request. With `continue_final`, the answer continues the assistant's last turn."""
+    """A checked request. With `continue_final`, the answer continues the assistant's last turn.
+
+    `shape_place` is the field of the request that asks for the shape of the answer.
+    """
 
     model: str
     turns: tuple[AskedTurn, ...]
@@ -74,6 +77,12 @@ class Asked:
     continue_final: bool = False
     warnings: tuple[str, ...] = ()
     count: int = 1  # of answers
+    shape_place: str = ""
+
+    @property
+    def shape(self) -> Shape | None:
+        """The form that the answer must have; None: any."""
+        return self.sampling.shape
 
     def place_of(self, index: int) -> str:
         """The field of the request that holds picture or video number `index`."""
@@ -164,12 +173,18 @@ def image_options(request: AnswerRequest) -> ImageOptions:
 
 
 def sampling_of(
-    request: AnswerRequest, max_tokens: int | None, defaults: SamplingParams
+    request: AnswerRequest,
+    max_tokens: int | None,
+    defaults: SamplingParams,
+    shape: Shape | None = None,
 ) -> AskedSampling:
-    """The request's sampling parameters; the task and `defaults` fill those it leaves out."""
+    """The request's sampling parameters; the task and `defaults` fill those it leaves out.
+
+    `shape`: the form that the answer must have; None: any.
+    """
     given: dict[str, Any] = {name: getattr(request, name) for name in _SAMPLING}
     given["max_tokens"] = max_tokens
     given["top_k"] = 0 if request.top_k == -1 else request.top_k  # vLLM's value for no limit
     given["stop"] = tuple(request.stop) if request.stop is not None else None
     chosen = {key: value for key, value in given.items() if value is not None}
-    return AskedSampling.of(defaults, chosen)
+    return AskedSampling.of(defaults, chosen, shape)

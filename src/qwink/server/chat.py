@@ -10,7 +10,10 @@ from qwink.server.completion import CompletionFormatter
 from qwink.server.exchange import Answering, Exchange
 from qwink.server.failures import Failure
 from qwink.server.schema import ChatRequest
+from qwink.server.shapes import shape_of_chat
 from qwink.types import SamplingParams
+
+_GUIDED = ("json", "choice", "regex", "grammar")
 
 
 def chat_routes(answering: Answering) -> APIRouter:
@@ -47,14 +50,20 @@ def asked_of(request: ChatRequest, warnings: list[str], defaults: SamplingParams
     continued = _is_continued(request)
     if turns[-1].role == "assistant" and not any(turns[-1].parts):
         turns, continued = turns[:-1], False  # to continue nothing is to begin
+    guided = {name: getattr(request, f"guided_{name}") for name in _GUIDED}
+    shape, place = shape_of_chat(request.response_format, request.structured_outputs, guided) or (
+        None,
+        "",
+    )
     return Asked(
         model=request.model,
         turns=turns,
         stream=bool(request.stream),
         sizes=image_options(request),
         sampling=sampling_of(
-            request, request.max_completion_tokens or request.max_tokens, defaults
+            request, request.max_completion_tokens or request.max_tokens, defaults, shape
         ),
+        shape_place=place,
         num_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         continue_final=continued,
         warnings=(*warnings, *unseen_names(request.messages)),

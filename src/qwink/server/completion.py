@@ -142,8 +142,12 @@ def _remarks(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def remarks_of(result: Result) -> dict[str, Any]:
-    """What answers have beside OpenAI's fields: timings, what is located, and any warnings."""
+    """What answers have beside OpenAI's fields: the timings and, if there are any, what is located,
+    the probabilities of choices, and warnings.
+    """
     remarks: dict[str, Any] = {"timings": timings_of(result), **located_in(result)}
+    if result.choices:
+        remarks["choice_probabilities"] = [asdict(choice) for choice in result.choices]
     if result.warnings:
         remarks["warnings"] = list(result.warnings)
     return remarks

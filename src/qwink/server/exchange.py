@@ -14,7 +14,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 
-from qwink.errors import DeadlineExceeded, ImageError
+from qwink.errors import DeadlineExceeded, ImageError, ShapeError
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked
@@ -26,6 +26,7 @@ from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures
 from qwink.server.service import AnswerEvents, ModelService
+from qwink.server.shapes import failed_shape
 from qwink.server.sse import Answer, EventStream, Formatter, disconnected
 from qwink.types import Result, TokenLogprob
 
@@ -144,6 +145,8 @@ class Exchange:
                 asked.continue_final,
                 stopped,
             )
+        except ShapeError as error:
+            raise failed_shape(error, asked.shape_place) from None
         except ImageError as error:
             failure = as_failure(error)
             if error.index is not None:

@@ -52,7 +52,7 @@ class ResponseFormatter:
             "service_tier": "default",
             "store": False,
             "temperature": sampling.temperature,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": (request.text and request.text.format) or {"type": "text"}},
             "tool_choice": "auto",
             "tools": [],
             "top_logprobs": request.top_logprobs or 0,

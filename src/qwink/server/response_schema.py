@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from qwink.server.fields import (
     Count,
     InvalidField,
+    Lenient,
     Unsupported,
     all_empty,
     among,
@@ -29,14 +30,6 @@ def _no_reasoning(value: Any) -> bool:
         return False
     asks_nothing = value.get("effort") in (None, "none", "minimal")
     return asks_nothing and all_empty(value | {"effort": None})
-
-
-def _plain_text(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    form, rest = value.get("format"), value | {"format": None, "verbosity": None}
-    plain = form is None or form == {"type": "text"}
-    return plain and value.get("verbosity") in (None, "medium") and all_empty(rest)
 
 
 def _count(value: Any) -> bool:
@@ -63,12 +56,6 @@ RESPONSE_UNSUPPORTED = COMMON_UNSUPPORTED | {
         'this model answers without reasoning first; write {"effort": "none"} or leave it out',
         _no_reasoning,
     ),
-    "text": Unsupported(
-        'answers are plain text; write {"format": {"type": "text"}} or leave it out, and say in '
-        "the input which form and length the answer should have",
-        _plain_text,
-        _ONE,
-    ),
     "truncation": Unsupported(
         'nothing is left out of a conversation; write "disabled" or leave it out',
         among("disabled"),
@@ -93,12 +80,25 @@ class InputItem(ChatMessage):
         return {k: v for k, v in item.items() if k not in ("type", "id", "status", "phase")}
 
 
+class TextOptions(Lenient):
+    """OpenAI's field for the form of the answer."""
+
+    format: Any = Field(None, description="Text, any JSON object, or JSON by a schema.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unsupported(cls, options: Any) -> Any:
+        advice = 'say in the input how long the answer should be; write "medium" or leave it out'
+        return without_unsupported(options, {"verbosity": Unsupported(advice, among("medium"))})
+
+
 class ResponseRequest(AnswerRequest):
     """A request for a response. Fields that are absent or null take the model's defaults."""
 
     input: list[InputItem] = Field(min_length=1)
     instructions: str | None = None
     max_output_tokens: Count | None = None
+    text: TextOptions | None = None
     include: list[Literal["message.output_text.logprobs"]] | None = None
     is_text: bool = Field(False, exclude=True)  # whether `input` was a string
 

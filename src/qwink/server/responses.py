@@ -10,6 +10,7 @@ from qwink.server.exchange import Answering, Exchange
 from qwink.server.messages import ChatMessage
 from qwink.server.response import ResponseFormatter
 from qwink.server.response_schema import ResponseRequest
+from qwink.server.shapes import response_shape
 from qwink.types import SamplingParams
 
 
@@ -46,12 +47,15 @@ def asked_of(request: ResponseRequest, warnings: list[str], defaults: SamplingPa
     continued = turns[-1].role == "assistant"
     if continued and not any(turns[-1].parts):
         turns, continued = turns[:-1], False  # to continue nothing is to begin
+    form = request.text.format if request.text is not None else None
+    shape, place = response_shape(form, "text.format") or (None, "")
     return Asked(
         model=request.model,
         turns=turns,
         stream=bool(request.stream),
         sizes=image_options(request),
-        sampling=sampling_of(request, request.max_output_tokens, defaults),
+        sampling=sampling_of(request, request.max_output_tokens, defaults, shape),
+        shape_place=place,
         num_logprobs=(request.top_logprobs or 0) if request.include else None,
         continue_final=continued,
         warnings=(*warnings, *unseen_names(messages)),

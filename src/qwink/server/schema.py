@@ -38,10 +38,6 @@ def _implicit(value: dict[str, Any]) -> bool:
     return value.get("mode") in (None, "implicit")
 
 
-def _text_only(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text" and len(value) == 1
-
-
 _ONE = "invalid_value"  # the code where a field has values that are supported
 _NO_FUNCTIONS = (
     "this server calls no functions; leave it out and say in the messages what to answer"
@@ -88,12 +84,6 @@ CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "reasoning_effort": Unsupported(
         'this model answers without reasoning first; write "none" or leave it out',
         among("none", "minimal"),
-    ),
-    "response_format": Unsupported(
-        'answers are plain text; write {"type": "text"} or leave it out, '
-        "and say in the messages which form the answer should have",
-        _text_only,
-        _ONE,
     ),
     "verbosity": Unsupported(
         'say in the messages how long the answer should be; write "medium" or leave it out',
@@ -182,6 +172,16 @@ class ChatRequest(AnswerRequest):
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES), INTEGRAL] | None = None
+
+    response_format: Any = Field(None, description="Text, any JSON object, or JSON by a schema.")
+    # vLLM's fields for the shape of the answer, of which `guided_...` are older.
+    structured_outputs: Any = Field(
+        None, description="One of json, json_object, choice, regex and grammar."
+    )
+    guided_json: Any = None
+    guided_choice: Any = None
+    guided_regex: Any = None
+    guided_grammar: Any = None
 
     # vLLM's fields: whether the answer continues the last turn, or begins a new one.
     continue_final_message: bool | None = None

@@ -1,0 +1,1 @@
+"""`qwink bench extract`: what drafts and forced tokens save where answers are known."""
