@@ -57,12 +57,18 @@ def check_tool(tool: Tool) -> None:
 
 
 def calls_shape(
-    tools: Sequence[Tool], tokenizer: Tokenizer, *, required: bool, parallel: bool
+    tools: Sequence[Tool],
+    tokenizer: Tokenizer,
+    *,
+    required: bool,
+    parallel: bool,
+    otherwise: Shape | None = None,
 ) -> Shape:
     """Answers that call tools, with arguments that have the tools' schemas.
 
     `required`: the answer consists of calls; otherwise of text, which calls may follow or replace.
-    `parallel`: there may be several calls. Raises ShapeError.
+    `parallel`: there may be several calls. `otherwise`: JSON of this shape may stand for the calls
+    instead of text. Raises ShapeError.
     """
     known = tokenizer.added_tokens
     marks = OPEN in known and CLOSE in known
@@ -78,20 +84,27 @@ def calls_shape(
     ]
     if required:
         start = "start: calls"
+    elif otherwise is not None:
+        given = json.loads(otherwise.source or '{"type": "object"}')
+        start = f"start: calls | answer\nanswer: %json {_schema(given, otherwise.strict)}"
     elif marks:
         start = "start: TEXT? calls?"
     else:  # the text up to the first mark is one lexeme, which ends with the mark
         start = f"start: TEXT? | opening tail {more}\nopening[lazy]: /(?s:.*){OPEN}/"
     for index, tool in enumerate(tools):
-        options = {"whitespace_flexible": False, "lenient": not tool.strict}
-        schema = {"type": "object"} | _closed(tool.parameters) | {"x-guidance": options}
         head = _literal(f'{tool.name}", "arguments": ')
-        rules.append(f"tool{index}: {head} %json {json.dumps(schema, ensure_ascii=False)}")
+        schema = _schema({"type": "object"} | _closed(tool.parameters), tool.strict)
+        rules.append(f"tool{index}: {head} %json {schema}")
     source = "\n".join([start, *rules])
     if len(source.encode()) > MAX_BYTES:
         message = f"together they take more than {MAX_BYTES >> 10} KiB; shorten them"
         raise ShapeError("grammar", message)
-    return Shape("grammar", source, free=not required)
+    return Shape("grammar", source, free=not required and otherwise is None)
+
+
+def _schema(schema: Mapping[str, Any], strict: bool) -> str:
+    options = {"whitespace_flexible": False, "lenient": not strict}
+    return json.dumps({**schema, "x-guidance": options}, ensure_ascii=False)
 
 
 def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:

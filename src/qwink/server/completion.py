@@ -27,14 +27,17 @@ class CompletionFormatter:
         with_logprobs: bool,
         include_usage: bool,
         count: int = 1,
+        *,
+        calls: bool = False,
     ) -> None:
-        """`count`: how many answers there are."""
+        """`count`: how many answers there are. `calls`: whether they may call tools."""
         self._id = f"chatcmpl-{uuid.uuid4().hex}"
         self._created = int(time.time())
         self._model, self._include_usage = model, include_usage
         spelling = TokenFormatter(tokenizer) if with_logprobs else None
         self._choices = [
-            ChoiceFormatter(number, spelling, alone=count == 1) for number in range(count)
+            ChoiceFormatter(number, spelling, alone=count == 1, calls=calls)
+            for number in range(count)
         ]
         self._results: dict[int, Result] = {}
 

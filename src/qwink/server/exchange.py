@@ -144,6 +144,7 @@ class Exchange:
                 self._watch,
                 asked.continue_final,
                 stopped,
+                asked.tools,
             )
         except ShapeError as error:
             raise failed_shape(error, asked.shape_place) from None
