@@ -3,6 +3,8 @@
 PYTHON ?= python3
 IMAGE ?= examples/receipt-line.png
 Q ?= What does it say?
+SOAK_MINUTES ?= 2
+FUZZ_MINUTES ?= 2
 # To the shell as they are, whatever quotes they hold.
 export IMAGE Q
 
@@ -16,7 +18,7 @@ DEV := $(VENV)/.installed-dev
 NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch] src/qwink/native/*/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help ask test test-deploy check fix sanitize docs clean
+.PHONY: help ask test test-deploy check fix sanitize docs docs-site clean soak fuzz wheels
 .DELETE_ON_ERROR:
 
 help: ## list these words
@@ -45,13 +47,30 @@ test-deploy: $(DEV) ## run the steps of the image without Docker, and all tests 
 sanitize: $(DEV) ## test the kernels with checks of their memory and arithmetic
 	@$(BIN)/python -m tests.native.sanitize
 
+soak: $(DEV) ## load a server with good and bad requests, and kill it: make soak SOAK_MINUTES=60
+	@rm -rf .soak
+	@$(BIN)/python -m tests.checkpoints .soak/tiny
+	@$(BIN)/python -m qwink.lab.soak nano .soak/tiny --minutes $(SOAK_MINUTES) --out .soak/soak.json
+
+fuzz: $(DEV) ## the same with random shapes and values: FUZZ_MINUTES for each instruction set
+	@$(BIN)/python -m tests.native.sanitize --fuzz $(FUZZ_MINUTES)
+
 docs: $(DEV) ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/make_cli_docs.py
+	@$(BIN)/python scripts/make_api_docs.py
 	@$(BIN)/python -m scripts.make_performance
 	@$(BIN)/python -m scripts.make_tables
 
+docs-site: $(DEV) ## build the documentation as a site in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+wheels: $(DEV) ## build and test what a release uploads, in dist/
+	@rm -rf dist
+	@$(BIN)/python -m scripts.make_wheels --out dist
+	@QWINK_TEST_WHEELS=dist $(BIN)/python -m pytest tests/release
+
 clean: ## remove what these chores made, .venv included
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site .soak
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An editable install: it is done again only when the project's metadata or its C code changes.

@@ -1,6 +1,8 @@
-"""Compiles `qwink.native` when the package is built on Linux with a C compiler.
+"""Compiles `qwink.native` when a wheel is built.
 
-Otherwise graphs are made of ONNX Runtime's operators alone.
+From source that happens on Linux with a C compiler; otherwise graphs are made of ONNX Runtime's
+operators alone. For a release `scripts/make_wheels.py` names the platform and a compiler for it;
+then kernels that do not compile are an error.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,6 @@ MACHINES = ("x86_64", "aarch64")
 FLAGS = (
     "-O3",
     "-std=gnu11",
-    "-pthread",
     "-fPIC",
     "-shared",
     "-fvisibility=hidden",
@@ -31,6 +33,15 @@ FLAGS = (
     "-Wextra",
     "-ffp-contract=off",  # the kernels say where they use a fused product and sum
 )
+# The environment variable with the platform's tag in the wheel's name, such as win_amd64.
+PLATFORM = "QWINK_WHEEL_PLATFORM"
+# Ends of the library's name, by the first word of the tag; `qwink.native` looks for these names.
+SUFFIXES = {"win": ".dll", "macosx": ".dylib"}
+
+
+def library_name(tag: str) -> str:
+    """The file name of the kernels on the platform of a tag."""
+    return "_kernels" + SUFFIXES.get(tag.partition("_")[0], ".so")
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
@@ -39,22 +50,29 @@ class CustomBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        library = Path(self.root) / FOLDER / "_kernels.so"
+        wanted = os.environ.get(PLATFORM)
+        # For any Python: the library is not one of its modules.
+        tag = wanted or sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        library = Path(self.root) / FOLDER / library_name(tag)
         library.unlink(missing_ok=True)
-        if sys.platform != "linux" or platform.machine() not in MACHINES:
+        if not wanted and (sys.platform != "linux" or platform.machine() not in MACHINES):
             return
         compiler = shlex.split(os.environ.get("CC", "cc"))
-        if shutil.which(compiler[0]) is None:
+        if not wanted and shutil.which(compiler[0]) is None:
             self.app.display_warning("no C compiler: qwink uses ONNX Runtime's operators alone")
             return
         sources = sorted(map(str, library.parent.glob("**/*.c")))
-        command = [*compiler, *FLAGS, *sources, "-o", str(library)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode:
-            self.app.display_warning(f"qwink's kernels do not compile here:\n{result.stderr}")
-            library.unlink(missing_ok=True)
-            return
+        # In a folder of its own, because compilers for Windows write other files beside a library.
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / library.name
+            command = [*compiler, *FLAGS, *sources, "-o", str(made)]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode:
+                if wanted:
+                    raise SystemExit(f"the kernels do not compile for {wanted}:\n{result.stderr}")
+                self.app.display_warning(f"qwink's kernels do not compile here:\n{result.stderr}")
+                return
+            shutil.copy(made, library)
         build_data["artifacts"].append(str(FOLDER / library.name))
         build_data["pure_python"] = False
-        # For any Python: the library is not one of its modules.
-        build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_")
+        build_data["tag"] = f"py3-none-{tag}"

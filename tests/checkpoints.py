@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -189,3 +190,11 @@ _PREPROCESSOR = {
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2), encoding="utf-8")
+
+
+if __name__ == "__main__":  # for `make soak`
+    from tests.tiny import write_tokenizer
+
+    for name in sys.argv[1:]:
+        write_tokenizer(Path(name))
+        write_checkpoint(Path(name))

@@ -70,9 +70,10 @@ def test_json_document_is_complete(qwink: RunQwink, picture: Path) -> None:
     assert ran.code == 0, ran.err
     assert ran.err == ""
     document = json.loads(ran.out)
+    assert document["drafts"].split(":")[0] in ("auto", "off")
     assert set(document) == {
         "text", "boxes", "points", "finish_reason", "model", "engine", "recipe", "kernels",
-        "usage", "timings", "warnings",
+        "drafts", "usage", "timings", "warnings",
     }  # fmt: skip
     assert document["finish_reason"] == "length"
     assert document["model"] == "tiny"
@@ -181,7 +182,8 @@ def test_options_in_messages_are_spelt_as_flags(qwink: RunQwink, tmp_path: Path)
 
 def test_many_pictures_are_asked_about_together(qwink: RunQwink, picture: Path) -> None:
     ran = qwink("ask", picture, picture, "-q", "Hi", *SHORT)
-    assert "qwink: asking about 2 pictures together, in one question\n" in ran.err
+    assert "qwink: asking about 2 pictures together, in one question; " in ran.err
+    assert "qwink batch" in ran.err
 
 
 def test_a_question_given_as_a_picture(qwink: RunQwink, picture: Path) -> None:

@@ -21,7 +21,8 @@ LEVELS = (
     ("inputs", "cache", "model"),
     ("export", "engine", "hub"),
     ("runtime",),
-    ("server", "jobs", "lab"),
+    ("batches",),
+    ("server", "lab"),
     ("cli",),
     ("__main__",),
 )

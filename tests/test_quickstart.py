@@ -1,9 +1,10 @@
-"""The commands and code of the quickstart give the output shown, with nano."""
+"""The commands and code of README and quickstart give the output shown, with nano."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,6 +45,22 @@ def test_questions_get_the_answers_shown(qwink: RunQwink, home: Path) -> None:
         assert asked.out.strip() == answer
 
 
+def test_what_timings_show(qwink: RunQwink, home: Path) -> None:
+    """All but the times and the kernels, which differ between machines."""
+    (console,) = [code for language, code in blocks("README.md") if language == "console"]
+    command, *shown = console.splitlines()
+    words = shlex.split(command.removeprefix("$ qwink "))
+    words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+    ran = qwink(*words, home=home, QWINK_MODEL="")
+    lines = [line for line in ran.err.splitlines() if not line.startswith("qwink:")]
+
+    def fixed(lines: list[str]) -> list[str]:
+        without = (re.sub(r"\d+\.\d+( tokens/s)?|kernels \w+", "", line) for line in lines)
+        return [re.sub(r"\s+", " ", line).strip() for line in without]
+
+    assert fixed([ran.out.strip(), *lines]) == fixed(shown)
+
+
 def test_python_block(home: Path) -> None:
     assert run(PYTHON[0], home) == ["Exit 7B", "A red circle.", "Red."]
 
@@ -79,4 +96,4 @@ def test_what_verify_shows(qwink: RunQwink, home: Path) -> None:
         name, answer = re.split(r"  +", line)[:2]
         assert any(re.match(rf"{name} +{re.escape(answer)} ", found) for found in lines), line
     assert "quality answers as exact does on" in lines[-2]
-    assert "fast answers as exact does on" in lines[-1]
+    assert "small answers as exact does on" in lines[-1]

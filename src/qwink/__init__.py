@@ -13,9 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qwink.batches.batch import batch
     from qwink.errors import QwinkError
+    from qwink.inputs.fetch import FetchPolicy
     from qwink.runtime.conversation import Conversation
+    from qwink.runtime.memory import Memory
     from qwink.runtime.models import load
+    from qwink.runtime.scheduler import Limits
     from qwink.runtime.vlm import VLM
     from qwink.types import (
         Box,
@@ -39,6 +43,9 @@ _HOMES = {
     "Conversation": "qwink.runtime.conversation",
     "EncodedImage": "qwink.types",
     "Event": "qwink.types",
+    "FetchPolicy": "qwink.inputs.fetch",
+    "Limits": "qwink.runtime.scheduler",
+    "Memory": "qwink.runtime.memory",
     "Message": "qwink.types",
     "Picture": "qwink.types",
     "Point": "qwink.types",
@@ -49,6 +56,7 @@ _HOMES = {
     "Usage": "qwink.types",
     "VLM": "qwink.runtime.vlm",
     "Video": "qwink.types",
+    "batch": "qwink.batches.batch",
     "load": "qwink.runtime.models",
 }
 
@@ -58,6 +66,9 @@ __all__ = [
     "Conversation",
     "EncodedImage",
     "Event",
+    "FetchPolicy",
+    "Limits",
+    "Memory",
     "Message",
     "Picture",
     "Point",
@@ -67,6 +78,7 @@ __all__ = [
     "Timings",
     "Usage",
     "Video",
+    "batch",
     "load",
 ]
 

@@ -93,7 +93,7 @@ class ShapeError(OptionError):
 
 
 class GenerationError(QwinkError):
-    """The model produced something that is not a number."""
+    """The model computed logits that are not numbers."""
 
 
 class OutOfMemory(QwinkError):

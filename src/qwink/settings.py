@@ -97,6 +97,11 @@ class Settings:
         return self.home / "images"
 
     @property
+    def files(self) -> Path:
+        """Folder of the server's files and batches."""
+        return self.home / "files"
+
+    @property
     def artifacts(self) -> Path:
         """Folder of the artifacts that were exported on first use."""
         return self.home / "artifacts"

@@ -30,17 +30,21 @@ STAGES: tuple[Stage, ...] = ("fetch", "decode", "resize", "encode", "prefill", "
 class Picture:
     """A decoded image: upright, RGB.
 
-    `size` and `original_size` are (width, height) in pixels, upright. They differ if the JPEG
-    decoder scaled the picture down. `key` is the SHA-256 of the file or pixels it came from.
+    Accepted wherever an image is.
     """
 
-    pixels: NDArray[np.uint8]  # [H, W, 3]
+    pixels: NDArray[np.uint8]
+    """[H, W, 3]."""
     key: str
+    """SHA-256 of the file or the pixels that it came from."""
     original_size: tuple[int, int]
+    """Width and height in pixels, upright, before the JPEG decoder scaled the picture down."""
     warnings: tuple[str, ...] = ()
+    """What may make an answer about it wrong."""
 
     @property
     def size(self) -> tuple[int, int]:
+        """Width and height in pixels, upright."""
         return self.pixels.shape[1], self.pixels.shape[0]
 
 
@@ -74,19 +78,26 @@ class Patches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedImage:
-    """The vision encoder's output for an image. Immutable; accepted wherever an image is.
+    """The vision encoder's output for an image. Accepted wherever an image is.
 
-    float32 from the encoder, float16 from the cache.
+    V is the number of visual tokens, D the hidden size of the text model. Arrays are float32 from
+    the encoder and float16 from the cache. Only the model that encoded it accepts it.
     """
 
-    embeds: NDArray[np.floating[Any]]  # [V, D]
-    deepstack: NDArray[np.floating[Any]]  # [num taps, V, D]
+    embeds: NDArray[np.floating[Any]]
+    """[V, D]: the embedding of each visual token."""
+    deepstack: NDArray[np.floating[Any]]
+    """[taps, V, D]: what is added to the first layers of the text model."""
     grid: Grid
-    key: str  # the patches' key and the artifact's id
-    original_size: tuple[int, int] | None = None  # (width, height) in pixels, upright, if known
+    """Patches along time, height and width. V is a quarter of their product."""
+    key: str
+    """The key of the patches and the id of the model's artifact."""
+    original_size: tuple[int, int] | None = None
+    """(width, height) of the picture in pixels, upright; None if it is not known."""
 
     @property
     def num_tokens(self) -> int:
+        """V."""
         return int(self.embeds.shape[0])
 
     @property
@@ -95,6 +106,7 @@ class EncodedImage:
 
     @property
     def nbytes(self) -> int:
+        """Size of the arrays in bytes."""
         return self.embeds.nbytes + self.deepstack.nbytes
 
 
@@ -108,14 +120,16 @@ ImageSource: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Video:
-    """A video: a path, bytes or a file object, or pictures in order, `fps` of them a second (2).
+    """A video. Accepted wherever an image is, except in `encode`.
 
-    A path or bytes that begin as a video does need no `Video` around them. A GIF does: otherwise
-    its first frame is a picture.
+    A file that begins as a video does is one without `Video`. A GIF is a picture, its first frame,
+    without it.
     """
 
     source: str | os.PathLike[str] | bytes | IO[bytes] | Sequence[ImageSource]
+    """A path, bytes or a file object of a video, or pictures in order."""
     fps: float | None = None
+    """Pictures for each second of the video, if `source` is pictures. None: 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +158,25 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool in an assistant's turn. `arguments` is a JSON text."""
+    """A call of a tool in an assistant's turn."""
 
     name: str
+    """The tool's name."""
     arguments: str
+    """A JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation. `content` mixes texts and images in reading order.
-
-    A turn of role "tool" is the result of a call of the assistant's turn before.
-    """
+    """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: tuple[Any, ...]  # str | ImageSource, in order
+    """Who says it. A turn of role "tool" is the result of a call of the assistant's turn before."""
+    content: tuple[Any, ...]
+    """Texts and images in reading order. A string is a text; a path of an image is a
+    `pathlib.Path`."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """What an assistant's turn calls, behind its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,108 +230,132 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Time by stage, in milliseconds. Stages that did not happen are 0 and 'absent'.
-
-    The first token comes with the stage prefill, the others in `num_steps` steps of the stage
-    generate: fewer than tokens where drafts were right.
-    """
+    """Time of each stage, in milliseconds. A stage that did not happen is 0 and "absent"."""
 
     queue_ms: float = 0.0
+    """Waiting for other requests."""
     fetch_ms: float = 0.0
+    """Reading or fetching the pictures."""
     decode_ms: float = 0.0
+    """Decoding the pictures."""
     resize_ms: float = 0.0
+    """Resizing the pictures."""
     encode_ms: float = 0.0
+    """Runs of the vision encoder."""
     prefill_ms: float = 0.0
+    """Making the tokens of the prompt, and the text model's run over them."""
     generate_ms: float = 0.0
+    """Runs of the text model for the tokens after the first."""
     total_ms: float = 0.0
+    """From the call to the end of the answer."""
     first_token_ms: float = 0.0
+    """From the call to the first token."""
     num_steps: int = 0
+    """Steps in which the tokens after the first came: fewer than tokens where drafts were right."""
     origins: dict[Stage, Origin] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # rule of each budget, what was reused; never the user's words
+    """Whether a stage was computed, reused from a cache, or absent."""
+    notes: tuple[str, ...] = ()
+    """The rule that sized each picture, and what was reused; never the user's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. The keys and values of `cached_tokens` of the prompt were reused.
-
-    `accepted_prediction_tokens` are drafts that became part of the answer, each of which saved a
-    step; `rejected_prediction_tokens` are drafts that were tried and left out.
-    """
+    """Counts of tokens."""
 
     prompt_tokens: int
+    """Tokens of the prompt, those of images included."""
     completion_tokens: int
+    """Tokens of the answer, that which ends it included."""
     image_tokens: int = 0
+    """Tokens of the prompt that are images."""
     cached_tokens: int = 0
+    """Tokens of the prompt whose keys and values were reused."""
     accepted_prediction_tokens: int = 0
+    """Drafted tokens that became part of the answer."""
     rejected_prediction_tokens: int = 0
+    """Drafted tokens that were computed and are not part of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Something that an answer locates in a picture by a rectangle (left, top, right, bottom).
-
-    `bbox_2d` is in thousandths of the picture's width and height. `box` is in pixels of the
-    original picture, upright as its EXIF orientation says. `image` counts the pictures of the
-    conversation from 0.
-    """
+    """Something that an answer locates in a picture by a rectangle: left, top, right, bottom."""
 
     label: str
+    """What it is, in the model's words."""
     bbox_2d: tuple[float, float, float, float]
+    """In thousandths of the picture's width and height, as the model writes it."""
     box: tuple[int, int, int, int]
+    """In pixels of the original picture, upright as its EXIF orientation says."""
     image: int = 0
+    """The picture's number in the conversation, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Something that an answer locates by a point (x, y); units as in `Box`."""
+    """Something that an answer locates in a picture by a point: x, y."""
 
     label: str
+    """What it is, in the model's words."""
     point_2d: tuple[float, float]
+    """In thousandths of the picture's width and height, as the model writes it."""
     point: tuple[int, int]
+    """In pixels of the original picture, upright as its EXIF orientation says."""
     image: int = 0
+    """The picture's number in the conversation, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole answer. `task` is None without pictures.
-
-    `boxes` and `points` are what the answer locates, if it does. `parsed` is the answer as data if
-    a shape was asked for and the answer has it, else None. `choices` are all choices with their
-    probabilities, the likeliest first.
-    """
+    """A whole answer."""
 
     text: str
+    """The answer."""
     finish_reason: FinishReason
+    """Why it ended. "stop": the model ended it, or a stop text did. "length": `max_tokens` or the
+    context was reached. "repetition": it repeated itself and was cut off."""
     usage: Usage
+    """Counts of tokens."""
     timings: Timings
+    """Time of each stage."""
     model: str
+    """The model's name."""
     warnings: tuple[str, ...] = ()
+    """What may make the answer wrong, such as a picture shown at a small part of its size."""
     task: Task | None = None
+    """What was asked for, with "auto" resolved; None without pictures."""
     boxes: tuple[Box, ...] = ()
+    """What the answer locates by rectangles."""
     points: tuple[Point, ...] = ()
+    """What the answer locates by points."""
     parsed: Any = None
+    """The answer as data, if it was asked for in a shape; None if it was cut off."""
     choices: tuple[Choice, ...] = ()
+    """The choices to answer with and their probabilities, if there were any."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A generated token, its log-probability (natural), and the likeliest tokens' (id, logprob)."""
+    """A generated token and its probability."""
 
     id: int
+    """The token's id in the vocabulary."""
     logprob: float
+    """Natural logarithm of its probability."""
     top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens in its place, each as (id, logprob)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One piece of a streamed answer; the last one carries the whole `result`.
-
-    Events before the first text have no text and name the current `stage`: "queue", with the number
-    of requests before this one as `place`, then "encode", then "prefill".
-    """
+    """One piece of a streamed answer."""
 
     text: str
+    """The next piece of the answer; may be empty."""
     result: Result | None = None
+    """The whole answer, in the last event only."""
     stage: Literal["queue", "encode", "prefill"] | None = None
+    """What the request waits for, in events before the first text only."""
     place: int = 0
+    """Number of requests before this one, while `stage` is "queue"."""
     logprobs: tuple[TokenLogprob, ...] = ()
+    """The tokens of this piece, for requests that ask for log-probabilities over HTTP."""

@@ -1,9 +1,11 @@
 """Runs the operators' tests with libraries that check their memory and arithmetic.
 
     python -m tests.native.sanitize [arguments of pytest]
+    python -m tests.native.sanitize --fuzz MINUTES [arguments of tests/native/fuzz.py]
 
 Compiles the kernels with AddressSanitizer and UndefinedBehaviorSanitizer into a temporary folder,
-once for this processor and once for emulation, and runs the tests of `tests/native` with both.
+once for this processor and once for emulation, and runs the tests of `tests/native` with both, or
+random nodes.
 """
 
 from __future__ import annotations
@@ -46,8 +48,17 @@ def main(arguments: list[str]) -> int:
             "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
             "UBSAN_OPTIONS": "print_stacktrace=1",
         }
-        command = [sys.executable, "-m", "pytest", *(arguments or ["tests/native"])]
-        return subprocess.run(command, env=environment, check=False).returncode
+        log = Path(folder) / "last"
+        if "--fuzz" in arguments:
+            command = ["tests.native.fuzz", str(library), str(log), *arguments]
+        else:
+            command = ["pytest", *(arguments or ["tests/native"])]
+        command = [sys.executable, "-m", *command]
+        code = subprocess.run(command, env=environment, check=False).returncode
+        if code and log.exists():
+            again = f"python -m tests.native.sanitize --fuzz 0 {log.read_text()}"
+            print(f"It ended with {code}. Run the same nodes again with:\n  {again}")
+        return code
 
 
 if __name__ == "__main__":

@@ -106,7 +106,6 @@ ADVICE: list[tuple[dict[str, Any], str, str]] = [
     ({"response_format": {"type": "json_object"}}, "response_format", '{"type": "text"}'),
     ({"modalities": ["audio"]}, "modalities", 'write ["text"]'),
     ({"audio": {"voice": "x", "format": "wav"}}, "audio", "answers are text"),
-    ({"prediction": {"type": "content", "content": "x"}}, "prediction", "leave it out"),
     ({"web_search_options": {}}, "web_search_options", "does not search the web"),
     ({"moderation": {"model": "x"}}, "moderation", "leave it out"),
     ({"prompt_cache_retention": "24h"}, "prompt_cache_retention", '"in_memory"'),

@@ -184,3 +184,33 @@ def test_equal_urls_are_fetched_once(vlm: VLM, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Pictures, "_fetch", note)
     asyncio.run(scenario())
     assert len(fetched) == 1
+
+
+def test_pictures_on_their_way_are_given_up_after_the_grace(
+    vlm: VLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    sent: list[Any] = []
+
+    def held(self: Any, url: str, place: str) -> bytes:
+        gate()
+        return png(1)
+
+    async def note(self: Any, message: Any) -> None:
+        sent.append(message)
+
+    async def scenario() -> None:
+        app = await running(vlm, allow_url_host=("slow.example",), grace=0.05)
+        exchange = Exchange(app, body(HELD))
+        await reached(gate)
+        async with asyncio.timeout(60):
+            await app.state.service.drain(asyncio.Event())
+            await exchange._task
+        gate.open()
+        await finish(app)
+
+    monkeypatch.setattr(Pictures, "_fetch", held)
+    monkeypatch.setattr(Exchange, "_send", note)
+    asyncio.run(scenario())
+    assert sent[0]["status"] == 503
+    assert (b"retry-after", b"5") in sent[0]["headers"]

@@ -81,3 +81,21 @@ def test_the_command_handles_signals_before_it_imports_anything() -> None:
         "assert callable(signal.getsignal(signal.SIGTERM))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_body_that_is_arriving_gets_503(serve: Serve) -> None:
+    server = serve().wait_ready()
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+        )
+        server.wait_until(lambda: server.metric("qwink_active ") == 0)
+        server.process.send_signal(signal.SIGTERM)
+        response = b"".join(iter(lambda: connection.recv(1 << 16), b"")).lower()
+    head, _, body = response.partition(b"\r\n\r\n")
+    assert b" 503 " in head.split(b"\r\n")[0]
+    assert b"\r\nretry-after: 5" in head
+    assert b'"shutting_down"' in body
+    assert server.wait() == 0
+    assert [line["status"] for line in server.requests() if line["method"] == "POST"] == [503]

@@ -1,6 +1,7 @@
 """The command line. Answers go to stdout; hints, progress, warnings and errors to stderr.
 
-Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage, 130 interrupted.
+Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage,
+3 some rows of a batch have an error, 130 interrupted.
 Commands import the runtime when they run, so that help appears without delay.
 """
 
@@ -17,6 +18,7 @@ from typer.core import TyperGroup
 from qwink import __version__
 from qwink.cli import bench
 from qwink.cli.ask import ask
+from qwink.cli.batch import batch
 from qwink.cli.console import exit_codes, remark
 from qwink.cli.export import export
 from qwink.cli.models import models
@@ -42,6 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command()(ask)
+app.command()(batch)
 app.add_typer(bench.app)
 app.command()(export)
 app.command()(models)

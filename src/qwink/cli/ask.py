@@ -12,14 +12,14 @@ import typer
 
 from qwink.cli.console import (
     CONTROLS,
-    ExportProgress,
     RecipeName,
+    SpeculateName,
     as_utf8,
     on_terminal,
     remark,
 )
 from qwink.cli.moments import ask_moments, seconds
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Task, Threads
+from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Speculate, Task, Threads
 from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.cli.sources import check_options, check_sources, read_streams
 from qwink.errors import OptionError
@@ -27,8 +27,6 @@ from qwink.errors import OptionError
 if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
-
-NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
 
 
 def ask(
@@ -176,6 +174,7 @@ def ask(
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
     ] = None,
     threads: Threads = None,
+    speculate: Speculate = None,
 ) -> None:
     """Answer a question about one or more images, or without images.
 
@@ -233,7 +232,10 @@ def ask(
     check_options(given, sized)
     check_sources(sources, sized)
     if len(sources) > 1:
-        remark(f"asking about {len(sources)} pictures together, in one question")
+        remark(
+            f"asking about {len(sources)} pictures together, in one question; for an answer about "
+            "each: qwink batch"
+        )
     shape = shape_options(schema, choices, regex, grammar)
     pictures = read_streams(sources, pipes=draw is not None)
     engine_options: dict[str, Any] = {
@@ -244,17 +246,18 @@ def ask(
         "quantize": quantize,
         "threads": threads,
     }
-    vlm = _load(model, engine_options, context, hint=not as_json and on_terminal())
+    hint = not as_json and on_terminal()
+    vlm = _load(model, engine_options, context, hint=hint, speculate=speculate)
     if step_s is not None:
         ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
         return
     events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 
-    from qwink.cli.report import as_document, show_remarks, show_timings
+    from qwink.cli.report import about, as_document, show_remarks, show_timings
 
     if as_json:
         result = _last(events)
-        document = json.dumps(as_document(result, vlm.engine.about), indent=2, ensure_ascii=False)
+        document = json.dumps(as_document(result, about(vlm)), indent=2, ensure_ascii=False)
         typer.echo(document.encode())
     else:
         result = _show(events)
@@ -262,7 +265,7 @@ def ask(
     if draw is not None:
         _draw(pictures[0], result, draw)
     if timings:
-        show_timings(result, vlm.engine.about)
+        show_timings(result, about(vlm))
 
 
 def _check_drawing(draw: Path, sources: list[str]) -> None:
@@ -282,25 +285,20 @@ def _draw(picture: str | bytes, result: Result, draw: Path) -> None:
 
 
 def _load(
-    model: str | None, engine_options: dict[str, Any], context: int | None, *, hint: bool
+    model: str | None,
+    engine_options: dict[str, Any],
+    context: int | None,
+    *,
+    hint: bool,
+    speculate: SpeculateName | None,
 ) -> VLM:
     """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
-    from qwink.runtime.engines import EngineOptions
-    from qwink.runtime.models import find_model, load
+    from qwink.cli.loading import load_model
     from qwink.runtime.scheduler import Limits
-    from qwink.settings import Settings
 
-    settings = Settings.from_environment()
-    reference = model or settings.model
-    if hint and model is None and reference == "nano":
-        remark(NANO_HINT)
-    with ExportProgress(reference) as progress:
-        options = EngineOptions.resolve(settings, **engine_options)
-        folder = find_model(reference, options, settings, progress)
-    progress.finish(folder)
     # There is one question, so allocate memory for one sequence.
     limits = Limits(max_running=1)
-    return load(folder, **engine_options, context=context, limits=limits, settings=settings)
+    return load_model(model, engine_options, context, limits, hint=hint, speculate=speculate)
 
 
 def _last(events: Iterator[Event]) -> Result:

@@ -27,6 +27,7 @@ RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
 LayoutName: TypeAlias = Literal["native", "onnxruntime"]
 EngineName: TypeAlias = Literal["auto", "onnx", "torch"]
 DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
+SpeculateName: TypeAlias = Literal["auto", "off"]
 QuantizeName: TypeAlias = Literal["int8"]
 
 # Control characters. A picture could make the model print terminal escape sequences.
@@ -34,6 +35,7 @@ CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) n
 # Options of the library whose names in messages the command line spells differently.
 _OPTION_NAMES = re.compile(
     r"(?<![\w-])(?:max_image_pixels|max_images|max_pixels|min_pixels|max_tokens|repetition_penalty"
+    r"|near_duplicates"
     r"|top_p|top_k|min_p)(?!\w)"
 )
 

@@ -39,7 +39,7 @@ def ask_moments(
     as_json: bool,
 ) -> None:
     """Ask about moments of a video one after the other: a line for each."""
-    from qwink.cli.report import as_document, show_remarks
+    from qwink.cli.report import about, as_document, show_remarks
     from qwink.inputs.frames import VideoOptions
     from qwink.inputs.images import MAX_IMAGE_PIXELS
     from qwink.runtime.moments import moments
@@ -55,7 +55,7 @@ def ask_moments(
     for moment in moments(fetched(source, None), step_s, part, limit):
         result = vlm.ask(moment.picture, question, system=system, **sampling, **sizes)
         if as_json:
-            document = {"time_s": moment.time_s, **as_document(result, vlm.engine.about)}
+            document = {"time_s": moment.time_s, **as_document(result, about(vlm))}
             typer.echo(json.dumps(document, ensure_ascii=False).encode())
         else:
             typer.echo(

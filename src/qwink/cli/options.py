@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from qwink.cli.console import DtypeName, EngineName, QuantizeName, TaskName, as_utf8
+from qwink.cli.console import (
+    DtypeName,
+    EngineName,
+    QuantizeName,
+    RecipeName,
+    SpeculateName,
+    TaskName,
+    as_utf8,
+)
 
 Question = Annotated[
     str | None,
@@ -40,4 +48,94 @@ Quantize = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(metavar="N", help="Threads; by default $QWINK_THREADS, else one per core."),
+]
+Speculate = Annotated[
+    SpeculateName | None,
+    typer.Option(
+        help="auto drafts tokens from the prompt and earlier answers where that saves time; off "
+        "drafts none. The answers are the same. [auto]"
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF",
+        help="nano, a folder with a checkpoint or an artifact, or a hub id whose checkpoint "
+        "is on this machine; by default $QWINK_MODEL, else nano.",
+    ),
+]
+Recipe = Annotated[
+    RecipeName | None,
+    typer.Option(
+        help="Precision and quantization, see qwink models; by default $QWINK_RECIPE, "
+        "else balanced."
+    ),
+]
+System = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", callback=as_utf8, help="System prompt; by default none."),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Longest answer, in tokens; by default 512, for a document 2048."
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        metavar="T",
+        help="Randomness: 0 always takes the most likely token, as tasks ocr, document and "
+        "locate do by default. For other tasks, this and the sampling options below default "
+        "to the model's values.",
+    ),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P", help="Sample from the most likely tokens with this total probability."
+    ),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(metavar="K", help="Sample from the K most likely tokens; 0: from all."),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="Least probability of a token, relative to the most likely."),
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="Above 1: tokens that occurred before become less likely."),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Seed of the sampling; the same seed repeats the answer."),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
+]
+MinPixels = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Least picture area; smaller ones are enlarged. Default: by task."
+    ),
+]
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Largest picture area; larger ones are reduced. Default: by task."
+    ),
+]
+MaxImagePixels = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
+    ),
+]
+Context = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
 ]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qwink.cli.console import remark, spell_options
 from qwink.types import STAGES, Result, Timings
 
+if TYPE_CHECKING:
+    from qwink.runtime.vlm import VLM
+
+
+def about(vlm: VLM) -> dict[str, str]:
+    """The engine, how it computes, and whether there are drafts."""
+    return {**vlm.engine.about, "drafts": vlm.drafting.about}
+
 
 def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
-    """The result as a dictionary for JSON. `engine` is the engine's `about`."""
+    """The result as a dictionary for JSON. `engine` is that of `about`."""
     timings = {
         key: round(value, 3) if isinstance(value, float) else value
         for key, value in asdict(result.timings).items()
@@ -63,6 +71,7 @@ def show_timings(result: Result, engine: dict[str, str]) -> None:
         f"{usage.completion_tokens} generated{_speed(timings, usage.completion_tokens)}",
         soft_wrap=True,
     )
+    console.print(_steps(result), soft_wrap=True, end="")
     console.print(", ".join(f"{name} {value}" for name, value in engine.items()), soft_wrap=True)
     for note in timings.notes:
         console.print(note, markup=False, soft_wrap=True)
@@ -73,3 +82,16 @@ def _speed(timings: Timings, num_tokens: int) -> str:
     if num_tokens < 2 or not timings.generate_ms:
         return ""
     return f", {(num_tokens - 1) / timings.generate_ms * 1e3:.1f} tokens/s"
+
+
+def _steps(result: Result) -> str:
+    """In how many steps the tokens came, if that is fewer than tokens; a line or nothing."""
+    usage, steps = result.usage, result.timings.num_steps
+    after_first = usage.completion_tokens - 1
+    if steps >= after_first and not usage.rejected_prediction_tokens:
+        return ""
+    right, wrong = usage.accepted_prediction_tokens, usage.rejected_prediction_tokens
+    return (
+        f"the {after_first} tokens after the first came in {steps} steps; "
+        f"of the drafts, {right} were right and {wrong} wrong\n"
+    )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from qwink.cli.console import RecipeName
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Threads
+from qwink.cli.options import Device, Dtype, Engine, Quantize, Speculate, Threads
 from qwink.errors import OptionError
 from qwink.extras import install_command
 from qwink.signals import leave_at_once
@@ -40,6 +40,7 @@ def serve(
         int | None,
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
     ] = None,
+    speculate: Speculate = None,
     served_model_name: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Name of the model for clients; repeatable."),
@@ -133,6 +134,16 @@ def serve(
     send_timeout: Annotated[
         float | None,
         typer.Option(metavar="S", help="Time for a client to receive what is sent. [60]"),
+    ] = None,
+    files_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Files and batches of clients; by default in QWINK_HOME."
+        ),
+    ] = None,
+    files_mb: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Most MiB of files of one API key; by default 1024."),
     ] = None,
     memory_mb: Annotated[
         int | None,

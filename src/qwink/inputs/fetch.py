@@ -44,17 +44,17 @@ _PORTS = {"http": 80, "https": 443}
 class FetchPolicy:
     """Which URLs may be fetched, and with which limits. By default none.
 
-    `hosts` are HOST (ports 80 and 443) or HOST:PORT (that port); each allows only the host that
-    it names. `public` allows ports 80 and 443 of all hosts with public addresses. `timeout_s`
-    covers look-up, connections, redirects and content together.
-
     Raises OptionError for a host that no URL can match.
     """
 
     hosts: frozenset[str] = frozenset()
+    """Each is HOST (ports 80 and 443) or HOST:PORT (that port), and allows only that host."""
     public: bool = False
+    """Allow ports 80 and 443 of all hosts with public addresses."""
     max_bytes: int = 32 << 20
+    """Largest picture, in bytes."""
     timeout_s: float = 10.0
+    """Seconds for look-up, connections, redirects and content together."""
     _allowed: tuple[AllowedHost, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

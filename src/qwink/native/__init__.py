@@ -1,8 +1,9 @@
 """Our own operators for ONNX Runtime, in C, and what can be computed on this machine.
 
-The C library is compiled when the package is built, if there is a C compiler. It holds kernels for
-several instruction sets of x86-64 and ARM64 and uses the fastest that the processor has. All of
-them read the same artifacts. Without the library, graphs are made of ONNX Runtime's operators.
+Wheels of a release bring the C library; installed from source, it is compiled on Linux if there is
+a C compiler. It holds kernels for several instruction sets of x86-64 and ARM64 and uses the fastest
+that the processor has. All of them read the same artifacts. Without the library, graphs are made of
+ONNX Runtime's operators.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Layout = Literal["tiles16", "onnxruntime"]
 LAYOUTS: tuple[Layout, ...] = ("tiles16", "onnxruntime")
 NATIVE_LAYOUT: Layout = "tiles16"
 
-LIBRARY = Path(__file__).with_name("_kernels.so")
+_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+LIBRARY = Path(__file__).with_name("_kernels" + _SUFFIX)
 FALLBACK = "onnxruntime"  # the name of ONNX Runtime's kernels
 
 FULL_INT8 = 127
@@ -107,11 +109,15 @@ def _library() -> ctypes.CDLL:
 
 def _missing(error: Exception) -> str:
     """Why the library does not load, and the way out."""
-    if sys.platform != "linux" or not (is_x86_64() or is_arm64()):
-        return "qwink's own kernels run on Linux on x86-64 and ARM64 only"
+    if not (is_x86_64() or is_arm64()):
+        return "qwink's own kernels run on x86-64 and ARM64 only"
     if not LIBRARY.is_file():
+        if sys.platform != "linux":
+            return (
+                "qwink was installed from source; install its wheel, which brings its own kernels"
+            )
         return (
-            "qwink was installed without a C compiler; install one (such as gcc), then reinstall "
-            "qwink for its own, several times faster kernels"
+            "qwink was installed from source without a C compiler; install its wheel, or a "
+            "compiler (such as gcc) and qwink again, for its own, several times faster kernels"
         )
-    return f"qwink's own kernels do not load; reinstall qwink with a C compiler: {error}"
+    return f"qwink's own kernels do not load; reinstall qwink: {error}"

@@ -1,4 +1,5 @@
 // ProductInt4: tokens of answers by the 4-bit kernel, prompts by way of 8 bits.
+#include "memory.h"
 #include "operators.h"
 
 static void product4_work(const void *data, int64_t start, int64_t stop) {
@@ -108,7 +109,7 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
 
   const int64_t rows_bytes =
       round_up(depth / BLOCK4 * num_rows * (int64_t)sizeof(struct block4), 64);
-  uint8_t *memory = aligned_alloc(64, (size_t)(rows_bytes + round_up(depth * 4, 64)));
+  uint8_t *memory = allocate(rows_bytes + depth * 4);
   if (!memory) return api->create_status(RUNTIME_EXCEPTION, "qwink: out of memory");
   struct block4 *rows = (struct block4 *)memory;
   float *normal = (float *)(memory + rows_bytes);  // one row
@@ -119,6 +120,6 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
   }
   p.rows = rows;
   Status *status = run_parts(api, context, product4_work, &(struct job){k->set, &p}, num_units);
-  free(memory);
+  deallocate(memory);
   return status;
 }

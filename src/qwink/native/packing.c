@@ -9,11 +9,8 @@
 //
 // Runs may be concurrent: a run takes what is kept out of the instance, so that it is the only one
 // to use it, and puts it back afterwards. A run that finds nothing packs everything.
+#include "memory.h"
 #include "operators.h"
-
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 struct packing {
   const uint16_t *key_cache;
@@ -23,24 +20,8 @@ struct packing {
   uint8_t *tiles;
 };
 
-#ifdef __linux__
-// Pages that are not written to cost nothing, so there is room for all that the slot can hold. Huge
-// pages would be written to by a short prompt already: each head's tiles lie apart.
-static uint8_t *map(int64_t num_bytes) {
-  uint8_t *memory = mmap(NULL, (size_t)num_bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return NULL;
-  (void)madvise(memory, (size_t)num_bytes, MADV_NOHUGEPAGE);
-  return memory;
-}
-static void unmap(uint8_t *memory, int64_t num_bytes) { munmap(memory, (size_t)num_bytes); }
-#else
-static uint8_t *map(int64_t num_bytes) { return (void)num_bytes, NULL; }
-static void unmap(uint8_t *memory, int64_t num_bytes) { (void)memory, (void)num_bytes; }
-#endif
-
 static void release(struct packing *p) {
-  if (p) unmap(p->tiles, p->num_bytes);
+  if (p) unmap_pages(p->tiles, p->num_bytes);
   free(p);
 }
 
@@ -51,7 +32,8 @@ static struct packing *reserve(struct packing *kept, int64_t num_bytes) {
   if (kept && kept->num_bytes == num_bytes) return kept;
   release(kept);
   struct packing *p = calloc(1, sizeof *p);
-  if (p) p->tiles = map(num_bytes), p->num_bytes = num_bytes;
+  // Room for all that the slot can hold.
+  if (p) p->tiles = map_pages(num_bytes), p->num_bytes = num_bytes;
   if (p && p->tiles) return p;
   free(p);
   return NULL;

@@ -1,8 +1,6 @@
 // The operators as ONNX Runtime sees them: domain "qwink". `qwink/export` writes the graphs.
 #include "operators.h"
 
-#include <pthread.h>
-
 struct operator {
   struct custom_op base;  // first: the callbacks get its address
   const char *name;
@@ -144,9 +142,11 @@ static const struct operator OPERATORS[] = {
 
 // One domain for all sessions, which may be created at the same time.
 static Status *domain_of(const struct api *api, Domain **out) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static Domain *domain;  // lives as long as any session may
-  pthread_mutex_lock(&mutex);
+  // No mutex, because Windows has no pthread.h; what is waited for takes microseconds, once.
+  static atomic_flag busy = ATOMIC_FLAG_INIT;
+  while (atomic_flag_test_and_set(&busy)) {
+  }
   Status *status = NULL;
   if (!domain) {
     status = api->create_domain("qwink", &domain);
@@ -154,7 +154,7 @@ static Status *domain_of(const struct api *api, Domain **out) {
       status = api->domain_add(domain, &OPERATORS[i].base);
   }
   *out = domain;
-  pthread_mutex_unlock(&mutex);
+  atomic_flag_clear(&busy);
   return status;
 }
 

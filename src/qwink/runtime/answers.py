@@ -46,17 +46,16 @@ class Answers:
         start = time.perf_counter()
         results = together_or_alone(len(batch), run, "answers")
         spent = time.perf_counter() - start
-        num_drafts = sum(len(run.ids) for run in runs) - len(batch)
-        if not any(isinstance(rows, Exception) for rows in results):
-            self._speculation.ran(len(batch), num_drafts, spent)
         before = [len(sequence.generated) for sequence in sequences]
         for ticket in batch:
             ticket.watch.step(spent)
         outcomes = [
             (ticket, accept(ticket, rows)) for ticket, rows in zip(batch, results, strict=True)
         ]
-        came = [len(one.generated) - was for one, was in zip(sequences, before, strict=True)]
-        self._speculation.came(sequences, came, num_drafts)
+        if not any(isinstance(rows, Exception) for rows in results):  # else some ran alone
+            came = [len(one.generated) - was for one, was in zip(sequences, before, strict=True)]
+            num_drafts = sum(len(run.ids) for run in runs) - len(batch)
+            self._speculation.ran(sequences, came, num_drafts, spent)
         return outcomes
 
 

@@ -90,10 +90,10 @@ class ChoiceSequence(Sequence):
     def may_draft(self) -> bool:
         return True
 
-    def draft(self, most: int) -> Draft:
-        """The tokens that must run, beyond the first of them."""
+    def draft(self, most: int, guesses: int | None = None) -> Draft:
+        """The tokens that must run, beyond the first of them; there are no guesses."""
         ids = self._missing()[1 : 1 + most]
-        return Draft(ids, (1.0,) * len(ids))
+        return Draft(ids, (1.0,) * len(ids), len(ids))
 
     def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
         missing = self._missing()

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """The turns so far. Pictures of earlier turns are not decoded or encoded again."""
+    """The turns so far, made by `VLM.conversation`. `messages` is the list of them.
+
+    Pictures of earlier turns are not decoded or encoded again. One thread at a time.
+
+    ```python
+    chat = vlm.conversation()
+    print(chat.ask("What shape is it?", images="examples/red-circle.png").text)  # A circle.
+    print(chat.ask("What colour is the circle?").text)  # Red.
+    ```
+    """
 
     def __init__(self, vlm: VLM, system: str | None = None) -> None:
         self._vlm = vlm
@@ -32,7 +41,10 @@ class Conversation:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Result:
-        """The next question, about `images` or those of earlier turns. Options as in `VLM.ask`."""
+        """The next question, about `images` or those of earlier turns.
+
+        Options and errors are those of `VLM.ask`. A question that raises adds no turn.
+        """
         return last_result(self.stream(question, images, timeout=timeout, **options))
 
     def stream(
@@ -43,7 +55,7 @@ class Conversation:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Iterator[Event]:
-        """As `ask`, piece by piece. The turn is added once the answer is complete."""
+        """As `ask`, piece by piece. The turn is added with the last event."""
         check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         image_options, sampling = self._vlm.split_options(options)

@@ -6,6 +6,7 @@ from collections import deque
 from statistics import median
 
 _KEPT = 9  # measurements of the same size; their median is not moved by a few slow ones
+_SIZES = 16  # estimated at a time
 _STALE = 256  # steps after which the cost without drafts is measured again
 
 
@@ -49,14 +50,14 @@ class _Curve:
         self._assumed = assumed  # what a row costs, in steps of one row
         self._measured: dict[int, deque[float]] = {}
         self._medians: dict[int, float] = {}
-        self._estimates: dict[int, float] = {}  # those asked for since the last measurement
+        self._extras: list[float] = []  # by number of drafts; empty after a measurement
         self._plain_ago = 0
 
     def add(self, num_drafts: int, seconds: float) -> None:
         kept = self._measured.setdefault(num_drafts, deque(maxlen=_KEPT))
         kept.append(seconds)
         self._medians[num_drafts] = median(kept)
-        self._estimates.clear()
+        self._extras = []
         self._plain_ago = self._plain_ago + 1 if num_drafts else 0
 
     @property
@@ -68,21 +69,21 @@ class _Curve:
         return self._medians[0]
 
     def extra(self, num_drafts: int) -> float:
-        found = self._estimates.get(num_drafts)
-        if found is None:
-            found = self._estimates[num_drafts] = self._estimate(num_drafts)
-        return found
+        if num_drafts >= len(self._extras):
+            self._extras = self._estimates(num_drafts)
+        return self._extras[num_drafts]
 
-    def _estimate(self, num_drafts: int) -> float:
-        medians, plain = self._medians, self._medians[0]
-        low = max(size for size in medians if size <= num_drafts)
-        at_low = max(0.0, medians[low] - plain)
-        if low == num_drafts:
-            return at_low
-        above = [size for size in medians if size > num_drafts]
-        if above:
-            high = min(above)
-            at_high = max(at_low, medians[high] - plain)
-            return at_low + (at_high - at_low) * (num_drafts - low) / (high - low)
-        slope = at_low / low if low else self._assumed * plain
-        return at_low + slope * (num_drafts - low)
+    def _estimates(self, most: int) -> list[float]:
+        """For 0 to `most` drafts and more: between measured sizes along straight lines."""
+        plain = self._medians[0]
+        extras, slope = [0.0], self._assumed * plain
+        for size in sorted(self._medians)[1:]:
+            start, low = len(extras) - 1, extras[-1]
+            # More rows never take less time; that they seem to is noise.
+            high = max(low, self._medians[size] - plain)
+            step = (high - low) / (size - start)
+            extras += [low + step * (index + 1) for index in range(size - start)]
+            slope = high / size
+        while len(extras) <= max(most, _SIZES):
+            extras.append(extras[-1] + slope)
+        return extras

@@ -11,23 +11,22 @@ from qwink.errors import OptionError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.drafts import Drafter
 from qwink.runtime.earlier import EarlierAnswers
-from qwink.types import Prompt
+from qwink.types import Prompt, Shape
 
 Speculate = Literal["auto", "off"]
 SPECULATE: tuple[Speculate, ...] = ("auto", "off")
+_MAX_PREDICTION = 1 << 18  # characters; more than any answer has
 
 
 @dataclass(frozen=True, slots=True)
 class DraftHints:
     """What a request tells about its answer.
 
-    Earlier answers of the same `scope` (such as an API key) are drafts, and only those. `question`
-    is what they must have in common, by default the prompt's text. `prediction` is a text that
-    the answer will resemble.
+    Only earlier answers of the same `scope`, such as an API key, are drafts. `prediction` is a
+    text that the answer will resemble.
     """
 
     scope: str = ""
-    question: bytes | None = None
     prediction: str = ""
 
 
@@ -65,14 +64,25 @@ class Drafting:
         """For people: whether there are drafts, and why not."""
         return "auto" if self._reason is None else f"off: {self._reason}"
 
-    def drafter(self, prompt: Prompt, hints: DraftHints = NO_HINTS) -> Drafter | None:
-        """For one answer; None if there are no drafts."""
+    def unused(self, hints: DraftHints) -> tuple[str, ...]:
+        """A warning if a prediction is of no use."""
+        if self._reason is None or not hints.prediction:
+            return ()
+        return (f"the prediction is not used, since there are no drafts ({self._reason})",)
+
+    def drafter(
+        self, prompt: Prompt, hints: DraftHints = NO_HINTS, shape: Shape | None = None
+    ) -> Drafter | None:
+        """For one answer; None if there are no drafts.
+
+        Earlier answers that count are those of the same shape or, without one, to the same text.
+        """
         if self._reason is not None:
             return None
-        prediction = self._tokenizer.encode_text(hints.prediction) if hints.prediction else ()
-        return Drafter(
-            prompt, self._is_digits, self.earlier, hints.scope, hints.question, prediction
-        )
+        question = None if shape is None else f"{shape.kind} {shape.source}".encode()
+        text = hints.prediction[:_MAX_PREDICTION]
+        prediction = self._tokenizer.encode_text(text) if text else ()
+        return Drafter(prompt, self._is_digits, self.earlier, hints.scope, question, prediction)
 
 
 def _reason(traits: Traits, speculate: Speculate) -> str | None:

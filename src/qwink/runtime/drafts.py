@@ -27,7 +27,10 @@ _WINDOW = 48  # tokens within which an anchor is found again
 _MAX_PROMPT = 8192  # tokens of the prompt's text, the last ones
 _MOST_VALUED = 8  # a longer match has no more weight
 
+_UNLIKELY = 0.05  # no draft follows one that is reached with a chance below this
+
 Place = tuple[int, Ngrams, int]  # length of the match (0: found again), where, index there
+Guess = tuple[int, Signs, float]  # token, what is known about it, its chance
 
 
 class Drafter:
@@ -48,7 +51,7 @@ class Drafter:
         """
         self._is_digits, self._earlier, self._scope = is_digits, earlier, scope
         texts = _texts(prompt)
-        self._question = question or _digest(texts)
+        self._question = _digest(texts) if question is None else question
         self._text = Ngrams()  # of prompt and answer
         for text in texts:
             self._text.add(text)
@@ -58,7 +61,7 @@ class Drafter:
             self._prediction.add((START, *prediction))
         self._answered: Answered | None = None
         self._num_seen = 0  # generated tokens that are in `_text`
-        self._draft: list[tuple[int, Signs]] = []  # after the first `_num_seen` tokens
+        self._draft: list[Guess] = []  # of the tokens after the first `_num_seen`
         self._places: list[Place] = []
         self._anchors: list[tuple[Ngrams, int]] = []
 
@@ -67,22 +70,20 @@ class Drafter:
 
         What was proposed before is compared with what came.
         """
+        if len(generated) < self._num_seen:  # tokens that were certain, and not run together
+            return Draft()
         if self._answered is None:
             self._answered = self._earlier.find(self._scope, self._question)
         chances = self._answered.chances
         self._follow(generated, chances)
         self._places = self._matches(generated)
-        draft = self._vote(self._places, most)
+        draft = self._vote(self._places, most, chances)
         again = self._found_again(generated)
         if again:
-            other = self._vote(again, most)
-            if _expected(other, chances) > _expected(draft, chances):
-                draft = other
+            draft = max(draft, self._vote(again, most, chances), key=_expected)
             self._places += again
         self._draft = draft
-        return Draft(
-            tuple(token for token, _ in draft), tuple(chances.of(signs) for _, signs in draft)
-        )
+        return Draft(tuple(token for token, _, _ in draft), tuple(chance for _, _, chance in draft))
 
     def finish(self, generated: Sequence[int]) -> None:
         """The answer is whole."""
@@ -93,7 +94,7 @@ class Drafter:
     def _follow(self, generated: Sequence[int], chances: Chances) -> None:
         """Take up the tokens since the last call."""
         came = generated[self._num_seen :]
-        for (token, signs), real in zip(self._draft, came, strict=False):
+        for (token, signs, _), real in zip(self._draft, came, strict=False):
             chances.learn(signs, right=token == real)
             if token != real:
                 break
@@ -136,15 +137,16 @@ class Drafter:
                     break
         return found
 
-    def _vote(self, places: Sequence[Place], most: int) -> list[tuple[int, Signs]]:
+    def _vote(self, places: Sequence[Place], most: int, chances: Chances) -> list[Guess]:
         """The tokens that most places propose; longer matches have more weight."""
         paths = [
             (length, 4.0 ** min(length, _MOST_VALUED), source.following(place, most))
             for length, source, place in places
         ]
-        draft: list[tuple[int, Signs]] = []
-        for depth in range(most):
-            votes: dict[int, float] = {}
+        draft: list[Guess] = []
+        reached = 1.0
+        while len(draft) < most and reached > _UNLIKELY:
+            depth, votes = len(draft), dict[int, float]()
             for _, weight, ids in paths:
                 if len(ids) > depth:
                     votes[ids[depth]] = votes.get(ids[depth], 0.0) + weight
@@ -153,22 +155,23 @@ class Drafter:
             token = max(votes, key=votes.__getitem__)
             share = votes[token] / sum(votes.values())
             paths = [path for path in paths if len(path[2]) > depth and path[2][depth] == token]
-            length = max(path[0] for path in paths)
-            digits = self._is_digits(token)
+            length, digits = max(path[0] for path in paths), self._is_digits(token)
             if length:
                 signs = Signs(length + depth, len(paths), share, digits)
             else:
                 signs = Signs(0, len(paths), share, digits, depth)
-            draft.append((token, signs))
+            chance = chances.of(signs)
+            draft.append((token, signs, chance))
+            reached *= chance
         return draft
 
 
-def _expected(draft: Sequence[tuple[int, Signs]], chances: Chances) -> float:
+def _expected(draft: Sequence[Guess]) -> float:
     """How many of the tokens will be right."""
-    expected, chance = 0.0, 1.0
-    for _, signs in draft:
-        chance *= chances.of(signs)
-        expected += chance
+    expected, reached = 0.0, 1.0
+    for _, _, chance in draft:
+        reached *= chance
+        expected += reached
     return expected
 
 

@@ -16,18 +16,22 @@ LARGEST_DEFAULT = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Most bytes of each kind.
+    """Most bytes of each kind. The weights are not part of it.
 
-    `kv_bytes`: keys and values, of answers under way and of prompts that are kept. `image_bytes`:
-    encoded images. `upload_bytes`: pictures that clients of a server uploaded.
+    `Memory.divide(total_bytes)` divides a total, `Memory.default()` a quarter of this machine's
+    memory, 4 GiB at most.
     """
 
     kv_bytes: int
+    """Keys and values, of answers under way and of prompts that are kept."""
     image_bytes: int
+    """Encoded images."""
     upload_bytes: int = 0
+    """Pictures that clients of a server uploaded."""
 
     @property
     def total_bytes(self) -> int:
+        """The sum."""
         return self.kv_bytes + self.image_bytes + self.upload_bytes
 
     @classmethod

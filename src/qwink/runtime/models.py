@@ -48,17 +48,33 @@ def load(
     settings: Settings | None = None,
     report: Report = lambda _: None,
 ) -> VLM:
-    """Load a model and keep it resident.
+    """Load a model and keep it in memory.
 
-    `model` is "nano", an artifact folder, a checkpoint folder (for onnx exported on first use,
-    which `report` follows), or a hub id whose checkpoint is on this machine. `engine` is "onnx",
-    "torch", or "auto": torch where there are a GPU and PyTorch. For onnx, `recipe` names how it
-    computes (see `qwink.export.recipe`); for torch, `device` ("cuda:1"), `dtype` and `quantize`
-    do. `threads` defaults to the physical cores, `context` limits prompt plus answer in tokens.
-    `limits` and `memory` bound what runs and is kept at once; `store` keeps encoded images beyond
-    this process. `speculate`: with "auto", tokens are drafted where that is exact and saves time;
-    "off" drafts none. The answers are the same.
+    - `model`: "nano", the folder of a checkpoint or of an artifact, or the id of a checkpoint that
+      `qwink pull` or Hugging Face's tools downloaded. Nothing is downloaded. A checkpoint is
+      exported on first use, which takes minutes for a 2B model. Default: `QWINK_MODEL`, or nano.
+    - `recipe`: "exact", "quality", "balanced" (default), "fast" or "small": precision and
+      quantization of the onnx engine.
+    - `engine`: "onnx", "torch", or "auto" (default): torch if there are a GPU and PyTorch.
+    - `device` ("cuda:1"), `dtype` ("bfloat16") and `quantize` ("int8"): for the torch engine.
+    - `threads`: threads of one computation. Default: the number of physical cores.
+    - `context`: most tokens of prompt and answer together. Default: 16384, or fewer if the model
+      or the memory allows fewer.
+    - `limits`: how many requests run and wait.
+    - `memory`: most bytes of keys and values, and of encoded images.
+    - `store`: keeps encoded images beyond this process (`qwink.cache.disk.DiskStore`).
+    - `speculate`: "auto" (default) drafts tokens where that is exact and saves time, "off" drafts
+      none. The answers are the same.
+    - `settings`: defaults in place of those from environment variables (`qwink.settings.Settings`).
+    - `report`: is called with the progress of an export (`qwink.export.identity.Progress`).
+
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
+
+    ```python
+    import qwink
+
+    vlm = qwink.load("nano")
+    ```
     """
     settings = settings or Settings.from_environment()
     options = EngineOptions.resolve(

@@ -23,36 +23,67 @@ class ImageKeywords(TypedDict, total=False):
     """How pictures are sized and which are accepted; see `ImageOptions` and `VideoOptions`."""
 
     task: Task
+    """Kind of question. It sets how many pixels a picture gets in the model, and the defaults of
+    answers. "auto" chooses by the words of the question and by the text in the picture."""
     min_pixels: int | None
+    """A picture of a smaller area, in pixels, is enlarged to it. None: the task's value."""
     max_pixels: int | None
+    """A picture of a larger area, in pixels, is reduced to it. 1024 pixels (32×32) become one
+    token. None: the task's value."""
     resample: Resample
+    """Filter that resizes pictures."""
     max_image_pixels: int
+    """A picture of more pixels is refused with `ImageTooLarge`; a JPEG of up to four times as many
+    is decoded at half its width and height."""
     fetch_policy: FetchPolicy | None
+    """Which URLs may be fetched. None: no URL."""
     fps: float | None
+    """Frames of a video that are shown for each second of it. None: 2."""
     num_frames: int | None
+    """Frames of a video that are shown in all, instead of `fps`."""
     min_frames: int
+    """Least number of frames with `fps`."""
     max_frames: int
+    """Largest number of frames with `fps`."""
     start: float | None
+    """Second of the video to start at. None: its start."""
     end: float | None
+    """Second of the video to end at. None: its end."""
 
 
 class AskKeywords(ImageKeywords, total=False):
     """`ImageKeywords`, how tokens are chosen (see `SamplingParams`), and the answer's shape."""
 
     max_tokens: int
+    """Most tokens of the answer, 1 or more; the context may allow fewer."""
     temperature: float
+    """0: always the likeliest token. Above 0: tokens are drawn at random; the higher, the more
+    evenly."""
     top_k: int
+    """Draw from this many likeliest tokens. 0: from all."""
     top_p: float
+    """Draw from the likeliest tokens whose probabilities add up to this, above 0, at most 1."""
     min_p: float
+    """Draw from tokens at least this many times as likely as the likeliest, 0 to 1."""
     repetition_penalty: float
+    """Positive logits of tokens in the prompt or the answer are divided by it, negative ones
+    multiplied, 0.01 to 100. 1: off."""
     presence_penalty: float
+    """Subtracted from the logits of tokens in the answer, -2 to 2."""
     frequency_penalty: float
+    """Subtracted from the logits of tokens in the answer, once for each occurrence, -2 to 2."""
     seed: int | None
+    """Makes drawn tokens repeatable. None: a new seed for each answer."""
     stop: str | Sequence[str]
-    schema: Any  # JSON Schema as a dictionary or text, or a type such as a pydantic model
+    """Texts that end the answer; the answer does not contain them."""
+    schema: Any
+    """JSON Schema as a dictionary or text, or a type such as a pydantic model or a dataclass."""
     choices: Sequence[str] | None
+    """Answers to choose from; `Result.choices` has their probabilities."""
     regex: str | None
+    """A regular expression that the whole answer must match."""
     grammar: str | None
+    """A grammar of the whole answer, in llguidance's variant of Lark."""
 
 
 _VIDEO_NAMES = tuple(field.name for field in fields(VideoOptions))

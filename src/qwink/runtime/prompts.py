@@ -64,7 +64,7 @@ class Prompts:
         self._encodings.clear()
         del self._engine, self._cache, self._tell
 
-    def order(self, ticket: Ticket) -> tuple[int, int]:
+    def order(self, ticket: Ticket) -> tuple[bool, int, int]:
         """What requests are ordered by: the first to run has the least."""
         if ticket.lease is not None:
             work = self._work(ticket, ticket.num_prefilled)
@@ -72,7 +72,7 @@ class Prompts:
             work = ticket.estimate
         else:
             work = ticket.estimate = self._work(ticket, self._slots.num_known(ticket.prompt))
-        return ticket.arrived + work, ticket.number
+        return ticket.request.background, ticket.arrived + work, ticket.number
 
     def _work(self, ticket: Ticket, num_known: int) -> int:
         """Tokens to encode and to prefill, where the prompt's first `num_known` are known."""

@@ -24,7 +24,10 @@ Listener = Callable[[Event | Exception], None]
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A question ready to be run. `deadline` is on the clock of `time.monotonic`."""
+    """A question ready to be run. `deadline` is on the clock of `time.monotonic`.
+
+    A `background` request runs when no other one waits, and leaves a slot to them.
+    """
 
     sequence: Sequence
     images: tuple[PreparedImage, ...]
@@ -38,6 +41,7 @@ class Request:
     task: Task | None = None  # as the question and the pictures resolved it
     shown: Shown = NOTHING_SHOWN
     shape: Shape | None = None  # what the answer was asked to have
+    background: bool = False
     # Makes the sequence of another answer to the same question; it is given the answer's number.
     another: Callable[[int], Sequence] | None = None
 

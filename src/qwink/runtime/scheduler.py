@@ -41,17 +41,16 @@ STEP_S = 30.0  # longer than any one step of an engine
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the scheduler takes on.
-
-    `max_waiting` requests wait at most, beyond the `max_running` that run. `prefill_chunk`:
-    tokens of a prompt that run at once. `keep_prompts`: whether keys and values of finished
-    prompts are kept for those that start alike.
-    """
+    """How many requests a model takes on, and in which pieces."""
 
     max_running: int = 8
+    """Requests whose answers are made together."""
     max_waiting: int = 64
+    """Requests that wait beyond them. A further one raises `Overloaded`."""
     prefill_chunk: int = 256
+    """Tokens of a prompt that run at once."""
     keep_prompts: bool = True
+    """Keep keys and values of finished prompts for later prompts that start alike."""
 
 
 class Scheduler:
@@ -100,6 +99,11 @@ class Scheduler:
         return len(self._answers.tickets)
 
     @property
+    def num_live_running(self) -> int:
+        """Answers under way that are not in the background."""
+        return sum(not ticket.request.background for ticket in list(self._answers.tickets))
+
+    @property
     def alive(self) -> bool:
         """Whether the engine thread does its work."""
         return self.error is None and self._thread.is_alive()
@@ -127,7 +131,10 @@ class Scheduler:
         with self._wake:
             self.check()  # the engine thread holds the lock when it ends
             # Cancelled tickets leave at the next step only.
-            taken = sum(not other.cancelled for other in self._tickets())
+            taken = sum(
+                not other.cancelled and other.request.background == request.background
+                for other in self._tickets()
+            )
             if taken >= self.limits.max_running + self.limits.max_waiting:
                 raise Overloaded(
                     f"{self.limits.max_waiting} requests are waiting already; try again shortly"
@@ -285,8 +292,11 @@ class Scheduler:
         with self._wake:
             waiting = list(self._waiting)
         for ticket in sorted(waiting, key=prompts.order):
-            if self.num_running + len(prompts.tickets) >= self.limits.max_running:
+            free = self.limits.max_running - self.num_running - len(prompts.tickets)
+            if free <= 0:
                 break
+            if ticket.request.background and free == 1 < self.limits.max_running:
+                break  # the last slot is for those that do not wait in the background
             if not prompts.is_next(ticket):
                 break
             if prompts.shares(ticket):

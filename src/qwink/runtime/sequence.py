@@ -20,10 +20,14 @@ Float = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Tokens that may come next, and the chance of each to be right if those before it are."""
+    """Tokens that may come next, and the chance of each to be right if those before it are.
+
+    The first `num_certain` are right, whatever the model computes.
+    """
 
     ids: tuple[int, ...] = ()
     chances: tuple[float, ...] = ()
+    num_certain: int = 0
 
 
 class Drafter(Protocol):
@@ -65,8 +69,7 @@ class Sequence:
         self._drafter = drafter
         self._constraint = constraint
         self._draft, self._drafted_at = Draft(), -1  # and after how many tokens it was made
-        self._num_forced = 0  # tokens of the draft that come whatever happens
-        self._forced: tuple[int, ...] = ()  # of what runs next
+        self._forced: tuple[int, ...] = ()  # tokens that run next, and that come whatever happens
         self._drafts: tuple[int, ...] = ()  # guesses that run behind them
         self._eos_ids = frozenset(tokenizer.eos_ids)
         self._sampler = Sampler(params, forbidden, vocab_size)
@@ -96,43 +99,32 @@ class Sequence:
 
     @property
     def may_draft(self) -> bool:
-        """Whether more than one token may run at once."""
+        """Whether there are drafts at all."""
         return self._drafter is not None or self._constraint is not None
 
-    def draft(self, most: int) -> Draft:
-        """The tokens to come: up to `most`, as many as the answer may still have.
+    def draft(self, most: int, guesses: int | None = None) -> Draft:
+        """Up to `most` tokens to come: those that the answer's shape forces, then guesses.
 
-        These are the tokens that the answer's shape forces, which are certain, then guesses.
+        They are no more than the answer may still have. `guesses`: how many of them at most.
         """
-        most = min(most, self._params.max_tokens - len(self.generated) - 1)
-        if most <= 0:
-            return Draft()
-        forced = self._constraint.forced()[:most] if self._constraint is not None else ()
-        guesses = self._guesses(forced, most - len(forced))
-        chances = (*(1.0 for _ in forced), *guesses.chances)
-        self._draft, self._num_forced = Draft((*forced, *guesses.ids), chances), len(forced)
+        most = max(0, min(most, self._params.max_tokens - len(self.generated) - 1))
+        forced = self._constraint.forced() if self._constraint is not None else ()
+        free = most - len(forced)
+        guessed = self._guesses(forced, free if guesses is None else min(free, guesses))
+        certain = forced[:most]
+        self._draft = Draft(
+            (*certain, *guessed.ids), ((1.0,) * len(certain)) + guessed.chances, len(certain)
+        )
         self._drafted_at = len(self.generated)
         return self._draft
-
-    def _guesses(self, forced: tuple[int, ...], most: int) -> Draft:
-        """Guesses behind the forced tokens, as far as the answer's shape allows them."""
-        if self._drafter is None or most <= 0:
-            return Draft()
-        known = [*self.generated, *forced] if forced else self.generated
-        draft = self._drafter.propose(known, most)
-        if self._constraint is None or not draft.ids:
-            return draft
-        allowed = self._constraint.num_allowed((*forced, *draft.ids)) - len(forced)
-        return Draft(draft.ids[:allowed], draft.chances[:allowed])
 
     def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
         """The tokens to run next: the last one generated, then up to `num_drafts` of `draft`."""
         fresh = self._drafted_at == len(self.generated)
-        if num_drafts and not (fresh and len(self._draft.ids) >= num_drafts):
+        if not fresh or len(self._draft.ids) < num_drafts:
             self.draft(num_drafts)
-            fresh = self._drafted_at == len(self.generated)
-        ids = self._draft.ids[:num_drafts] if fresh else ()
-        self._forced, self._drafts = ids[: self._num_forced], ids[self._num_forced :]
+        ids, num_forced = self._draft.ids[:num_drafts], self._draft.num_certain
+        self._forced, self._drafts = ids[:num_forced], ids[num_forced:]
         return (self.generated[-1], *ids)
 
     @property
@@ -141,6 +133,15 @@ class Sequence:
         skipped = len(self._forced) if self._num_logprobs is None else 0
         return 1 + len(self._forced) + len(self._drafts) - skipped
 
+    def _guesses(self, forced: tuple[int, ...], most: int) -> Draft:
+        if self._drafter is None or most <= 0:
+            return Draft()
+        guessed = self._drafter.propose([*self.generated, *forced], most)
+        if self._constraint is None or not guessed.ids:
+            return guessed
+        allowed = self._constraint.num_allowed((*forced, *guessed.ids)) - len(forced)
+        return Draft(guessed.ids[: max(0, allowed)], guessed.chances[: max(0, allowed)])
+
     def accept(self, logits: Float) -> str:
         """Choose tokens from the logits [n, vocab] behind the last `num_logits` of `next_ids`.
 
@@ -148,7 +149,7 @@ class Sequence:
         Returns the text that has become safe to show. Raises GenerationError when logits are not
         numbers.
         """
-        text, num_right = "", -len(self._forced)
+        text, num_right = "", 0
         drafts = (*self._forced, *self._drafts, None)
         unseen = len(drafts) - len(logits)  # forced tokens whose logits were not needed
         rows = (None if index < unseen else logits[index - unseen] for index in range(len(drafts)))
@@ -159,7 +160,7 @@ class Sequence:
             num_right += 1
             if self.finish_reason is not None:
                 break
-        num_right = max(0, num_right)
+        num_right = max(0, num_right - len(self._forced))
         self.num_accepted += num_right
         self.num_rejected += len(self._drafts) - num_right
         self._forced = self._drafts = ()

@@ -63,7 +63,16 @@ class Model:
 
 
 class VLM:
-    """A resident model. Safe to use from several threads, whose answers are made together."""
+    """A model that stays in memory, made by `qwink.load`.
+
+    Several threads and tasks may use it at once; their answers are made together. It is a context
+    manager, which closes it:
+
+    ```python
+    with qwink.load("nano") as closing:
+        print(closing.ask("examples/sign.png", "What does it say?").text)  # Exit 7B
+    ```
+    """
 
     def __init__(
         self,
@@ -96,8 +105,8 @@ class VLM:
         self._name, self._sampling = model.name, model.sampling
         self._vocab_size = model.engine.config.text.vocab_size
         self._forbidden = model.tokenizer.forbidden_ids(self._vocab_size)
-        self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         self.drafting = Drafting(model.engine.traits, model.tokenizer, speculate)
+        self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         vision = model.engine.config.vision
         output = EncoderOutput(
             vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
@@ -113,9 +122,10 @@ class VLM:
         self._finalizer = weakref.finalize(self, self.scheduler.close, 0.0)
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Finish what is under way, for up to `timeout_s`, and let go of the model.
+        """Wait up to `timeout_s` seconds for the requests under way, then free the model.
 
-        Its memory and threads are freed at once, unless something else refers to its engine.
+        Its memory and threads are freed before the call returns, unless something else refers to
+        its engine. Later calls raise EngineStopped.
         """
         self._finalizer.detach()
         self.scheduler.close(timeout_s)
@@ -137,29 +147,38 @@ class VLM:
 
     @property
     def name(self) -> str:
+        """The model's name."""
         return self._name
 
     @property
     def engine(self) -> Engine:
-        """Raises EngineStopped once it is closed."""
+        """The engine that computes. Raises EngineStopped once it is closed."""
         return self._open_model().engine
 
     @property
     def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. Raises EngineStopped once it is closed."""
         return self._open_model().tokenizer
 
     @property
     def sampling(self) -> SamplingParams:
-        """The model's own defaults."""
+        """The model's own defaults of the options of answers."""
         return self._sampling
 
     def encode(
         self, image: ImageSource, question: str = "", **options: Unpack[ImageKeywords]
     ) -> EncodedImage:
-        """Encode an image once, to ask about it many times.
+        """Run the vision encoder on an image once, to ask about it many times.
 
-        `options` are those of `ImageOptions`: task, min_pixels, max_pixels, resample; `question`
-        helps task "auto" to choose a size. Raises ImageError, OptionError.
+        Task "auto" chooses the size by the words of `question`; without one, by the picture.
+        `options` are those of pictures.
+        Raises ImageError, OptionError, OutOfMemory, EngineStopped.
+
+        ```python
+        circle = vlm.encode("examples/red-circle.png")
+        print(vlm.ask(circle, "What shape is it?").text)  # A circle.
+        print(vlm.ask(circle, "What colour is the circle?").text)  # Red.
+        ```
         """
         chosen = image_options(options)
         engine = self._open_model().engine  # before the work of decoding
@@ -181,19 +200,28 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Result:
-        """Answer a question about one image, several or none.
+        """Answer a question about one image, several or none, and wait for the whole answer.
 
-        `options` are those of `ImageOptions` (task, min_pixels, max_pixels, resample) and of
-        `SamplingParams` (max_tokens, temperature, top_p, seed, stop, ...), which default to the
-        model's own. Tasks that read or locate are greedy, and "document" may take 2048 tokens,
-        unless you set it otherwise. `timeout` is in seconds, for everything together.
+        An image is a path, a data URL, a URL that `fetch_policy` allows, bytes, a file object open
+        for reading bytes, a PIL image, an `EncodedImage`, or an array of shape [H, W], [H, W, 3]
+        or [H, W, 4]: uint8, or floats in 0..1. Several are a list or tuple, and the question is
+        about all of them together. Without a question, the task's default question is asked.
 
         `schema`, `choices`, `regex` or `grammar` give the shape that the answer must have;
         `Result.parsed` is then the answer as data, and None if the answer was cut off. Such
-        answers are greedy too. `schema` is JSON Schema as a dictionary or text, or a type:
-        a pydantic model, a dataclass. See `qwink.inputs.shape`.
+        answers are greedy too.
 
-        Raises ImageError, PromptError, OptionError, GenerationError, DeadlineExceeded.
+        `system` is the text of a system turn before the question. `timeout` is in seconds, for
+        everything together. `options` are those of pictures and of answers.
+
+        Raises ImageError if a picture cannot be used (`index` says which), PromptError,
+        ContextOverflow if the prompt does not fit, OptionError, Overloaded, DeadlineExceeded,
+        GenerationError, OutOfMemory, EngineStopped.
+
+        ```python
+        result = vlm.ask("examples/sign.png", "What does it say?", timeout=60)
+        print(result.text, result.finish_reason)  # Exit 7B stop
+        ```
         """
         return last_result(self.stream(images, question, system=system, timeout=timeout, **options))
 
@@ -206,7 +234,16 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Iterator[Event]:
-        """As `ask`, piece by piece; the last event carries the whole result."""
+        """As `ask`, piece by piece. The last event carries the whole result.
+
+        Nothing is computed before the first event is taken. Closing the iterator cancels the
+        request. Options of a wrong name or type raise at once, everything else while iterating.
+
+        ```python
+        for event in vlm.stream("examples/red-circle.png", "What shape is it?"):
+            print(event.text, end="")  # A circle.
+        ```
+        """
         return self._stream(self._preparation(images, question, system, timeout, options))
 
     def _stream(self, prepare: Callable[[], Request]) -> Iterator[Event]:
@@ -221,7 +258,21 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> Result:
-        """As `ask`, in an event loop. Cancelling the task cancels the request."""
+        """As `ask`, for an event loop. Cancelling the task cancels the request.
+
+        ```python
+        import asyncio
+
+
+        async def read_all(*paths: str) -> list[str]:
+            asked = [vlm.aask(path, "What does it say?") for path in paths]
+            return [result.text for result in await asyncio.gather(*asked)]
+
+
+        texts = asyncio.run(read_all("examples/sign.png", "examples/receipt-line.png"))
+        print(texts)  # ['Exit 7B', 'Total 42.50']
+        ```
+        """
         result = None
         stream = self.astream(images, question, system=system, timeout=timeout, **options)
         async with aclosing(stream) as events:
@@ -239,7 +290,17 @@ class VLM:
         timeout: float | None = None,
         **options: Unpack[AskKeywords],
     ) -> AsyncGenerator[Event, None]:
-        """As `stream`, in an event loop."""
+        """As `stream`, for an event loop.
+
+        ```python
+        async def show() -> None:
+            async for event in vlm.astream("examples/sign.png", "What does it say?"):
+                print(event.text, end="")
+
+
+        asyncio.run(show())  # Exit 7B
+        ```
+        """
         prepare = self._preparation(images, question, system, timeout, options)
         request = await asyncio.to_thread(prepare)
         async with aclosing(listen_async(self.scheduler, request)) as events:
@@ -269,7 +330,7 @@ class VLM:
         return prepare
 
     def conversation(self, system: str | None = None) -> Conversation:
-        """Several questions, each knowing what was said before."""
+        """A conversation, in which each question is asked together with the turns before it."""
         return Conversation(self, system)
 
     def split_options(self, options: Mapping[str, Any]) -> tuple[ImageOptions, AskedSampling]:
@@ -377,7 +438,7 @@ class VLM:
                 params,
                 *common,
                 num_logprobs,
-                self.drafting.drafter(prompt, hints),
+                self.drafting.drafter(prompt, hints, shape),
                 constraint=None if shape is None else self._grammars.constraint(shape)[0],
             )
 
@@ -390,7 +451,7 @@ class VLM:
             most,
             self.name,
             watch,
-            (*ignored, *preparing.warnings),
+            (*ignored, *preparing.warnings, *self.drafting.unused(hints)),
             cut_reason=full or CUT_BY_LIMIT,
             task=preparing.task,
             shown=preparing.shown,

@@ -23,7 +23,10 @@ from qwink.server.chat import chat_routes
 from qwink.server.docs import HEADERS, docs_page
 from qwink.server.exchange import Answering
 from qwink.server.failures import Failure, as_failure, no_such_path
+from qwink.server.files import file_routes
 from qwink.server.images import image_routes
+from qwink.server.job_runner import JobRunner
+from qwink.server.jobs import BatchRequest, job_routes
 from qwink.server.limits import BodyLimit
 from qwink.server.logs import AccessLog, failure_response
 from qwink.server.options import ServerOptions
@@ -47,7 +50,9 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
+        runner.start()
         yield
+        await runner.close()
         await service.close()
 
     app = FastAPI(
@@ -59,18 +64,21 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
         redoc_url=None,
     )
     app.state.service = service
+    runner = JobRunner(app, service, options.files_dir)
     token_times = TokenTimes()
     answering = Answering(service, Pictures(options, service.uploads), token_times)
     app.include_router(chat_routes(answering))
     app.include_router(response_routes(answering))
     app.include_router(budget_routes(service, token_times))
     app.include_router(image_routes(service))
+    app.include_router(file_routes(runner, options))
+    app.include_router(job_routes(runner, options))
     _add_status_routes(app, service)
     _add_pages(app)
     _add_errors(app, service)
     _add_schemas(app)
     # Starlette runs the middleware added last first.
-    app.add_middleware(BodyLimit, options=options)
+    app.add_middleware(BodyLimit, options=options, arriving=service.arriving)
     app.add_middleware(Guard, options=options)
     if options.allow_origin:
         app.add_middleware(
@@ -188,6 +196,7 @@ def _add_schemas(app: FastAPI) -> None:
         document = generate()
         reference = "#/components/schemas/{model}"
         kinds: list[Any] = [(ChatRequest, "validation"), (ResponseRequest, "validation")]
+        kinds.append((BatchRequest, "validation"))
         _, schemas = models_json_schema(kinds, ref_template=reference)
         document.setdefault("components", {}).setdefault("schemas", {}).update(schemas["$defs"])
         return document

@@ -67,6 +67,7 @@ class AskedTurn:
 class Asked:
     """A checked request. With `continue_final`, the answer continues the assistant's last turn.
 
+    `prediction` is a text that the client expects the answer to resemble.
     `shape_place` is the field of the request that asks for the shape of the answer.
     """
 
@@ -77,6 +78,7 @@ class Asked:
     sampling: AskedSampling
     num_logprobs: int | None = None
     continue_final: bool = False
+    prediction: str = ""
     warnings: tuple[str, ...] = ()
     count: int = 1  # of answers
     shape_place: str = ""

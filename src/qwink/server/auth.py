@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from qwink.server.background import BACKGROUND
 from qwink.server.failures import Failure
 from qwink.server.logs import respond
 from qwink.server.options import ServerOptions
@@ -19,6 +20,15 @@ from qwink.server.options import ServerOptions
 _OPEN = ("/", "/health", "/ready", "/docs", "/openapi.json")
 _STATIC = "/static/"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+_CLIENT = "qwink.client"
+
+
+def client_of(scope: Scope) -> str:
+    """What tells clients apart: a digest of the API key; empty on a server without keys."""
+    client: str = scope.get(_CLIENT, "")
+    return client
 
 
 class Keys:
@@ -36,6 +46,13 @@ class Keys:
         for known in self._digests:
             found |= hmac.compare_digest(digest, known)
         return found
+
+
+def owner_of(headers: Headers, options: ServerOptions) -> str:
+    """Whose files and batches a request may see: the digest of its key; "" on a server without."""
+    if not options.api_keys:
+        return ""
+    return _digest(headers.get("authorization", "").partition(" ")[2].strip().encode()).hex()
 
 
 class Guard:
@@ -63,12 +80,15 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Failure | None:
         headers = Headers(scope=scope)
+        if BACKGROUND in scope:  # its batch was let in
+            return None
         if not self._keys:
             return self._foreign(headers, scope)
         if scope["path"] in self._open or scope["path"].startswith(_STATIC):
             return None
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._keys.accept(key.strip().encode("latin-1")):
+            scope[_CLIENT] = _digest(key.strip().encode("latin-1")).hex()
             return None
         message = "no valid API key; send Authorization: Bearer KEY"
         return Failure(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

@@ -72,6 +72,7 @@ def asked_of(
         shape_place=place,
         num_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         continue_final=continued,
+        prediction=request.prediction.text if request.prediction else "",
         warnings=(*warnings, *unseen_names(request.messages)),
         count=request.n or 1,
         tools=tools.described,

@@ -124,6 +124,10 @@ def _usage(usage: Usage) -> dict[str, Any]:
             "cached_tokens": usage.cached_tokens,
             "image_tokens": usage.image_tokens,
         },
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": usage.accepted_prediction_tokens,
+            "rejected_prediction_tokens": usage.rejected_prediction_tokens,
+        },
     }
 
 

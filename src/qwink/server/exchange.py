@@ -15,12 +15,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 
 from qwink.errors import DeadlineExceeded, ImageError, ShapeError
+from qwink.runtime.drafting import DraftHints
 from qwink.runtime.request import Request as Question
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked
+from qwink.server.auth import client_of
+from qwink.server.background import BACKGROUND
 from qwink.server.budgets import TokenTimes
 from qwink.server.completion import timings_of, total_usage
-from qwink.server.failures import Failure, as_failure, invalid
+from qwink.server.failures import Failure, as_failure, invalid, shutting_down
 from qwink.server.fields import ignored_fields
 from qwink.server.limits import ClientGone, body_of
 from qwink.server.logs import Record, record_of
@@ -52,9 +55,14 @@ class Exchange:
         self._service, self._pictures = answering.service, answering.pictures
         self._token_times, self._http = answering.token_times, http
         self._record: Record = record_of(http.scope)
+        self._client = client_of(http.scope)
         self._watch = Stopwatch()
-        self._deadline = time.monotonic() + self._service.options.request_timeout
         self._results: list[Result] = []
+        # A request of a batch has until the batch expires.
+        background: float | None = http.scope.get(BACKGROUND)
+        self._background = background is not None
+        timeout = self._service.options.request_timeout
+        self._deadline = time.monotonic() + timeout if background is None else background
         self.vlm = self._service.vlm
 
     def read(self, kind: type[AnyRequest]) -> tuple[AnyRequest, list[str]]:
@@ -87,8 +95,9 @@ class Exchange:
         service = self._service
         body, stream = body_of(self._http.scope), asked.stream
         count = asked.count
-        service.admit(count)
-        service.num_active += count
+        if not self._background:
+            service.admit(count)
+            service.num_active += count
         end = partial(self._end, count)
         streaming = False
         try:
@@ -111,13 +120,14 @@ class Exchange:
                 end()
 
     def _end(self, count: int) -> None:
-        self._service.num_active -= count
+        if not self._background:
+            self._service.num_active -= count
 
     async def _prepare(self, asked: Asked) -> Question:
         """Raises DeadlineExceeded. Nothing goes on once it is cancelled or late."""
         stopped = threading.Event()
         try:
-            async with asyncio.timeout(self._deadline - time.monotonic()):
+            async with self._service.preparing.limit(self._deadline - time.monotonic()):
                 fetched = {
                     url: await self._service.fetch(self._pictures.fetch, url, place, self._watch)
                     for url, place in self._pictures.on_the_web(asked).items()
@@ -125,10 +135,12 @@ class Exchange:
                 steps = self._prepare_steps(asked, fetched, stopped.is_set)
                 question = await self._service.work_by_turns(steps)
         except TimeoutError:
+            if self._service.preparing.over:
+                raise shutting_down() from None
             raise DeadlineExceeded("the pictures took too long to prepare") from None
         finally:
             stopped.set()
-        question.deadline = self._deadline
+        question.deadline, question.background = self._deadline, self._background
         return question
 
     def _prepare_steps(
@@ -145,6 +157,7 @@ class Exchange:
                 asked.continue_final,
                 stopped,
                 asked.tools,
+                DraftHints(self._client, asked.prediction),
             )
         except ShapeError as error:
             raise failed_shape(error, asked.shape_place) from None
@@ -163,7 +176,8 @@ class Exchange:
         self._results.append(result)
         self._service.metrics.count_answer(result)
         self._token_times.add(result)
-        self._service.record_duration(result.timings.total_ms / 1e3)
+        if not self._background:
+            self._service.record_duration(result.timings.total_ms / 1e3)
         usage = total_usage(self._results)
         self._record.details |= {
             "finish_reason": result.finish_reason,

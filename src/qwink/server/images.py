@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 
 from qwink.server.failures import Failure
+from qwink.server.forms import is_form, read_form
 from qwink.server.limits import body_of
 from qwink.server.service import ModelService
 from qwink.server.uploads import Upload
@@ -58,31 +57,14 @@ def image_routes(service: ModelService) -> APIRouter:
 
 
 async def _content(http: Request) -> bytes:
-    kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = bytes(body_of(http.scope).take())
-    if kind != "multipart/form-data":
-        return body
-    try:
-        form = await _InMemoryParser(http.headers, _once(body), max_files=1, max_fields=4).parse()
-    except (MultiPartException, KeyError) as error:
-        reason = getattr(error, "message", "it has no boundary")
-        raise Failure(400, f"the form cannot be read: {reason}", "invalid_form") from None
-    file = form.get("file")
+    if not is_form(http):
+        return bytes(body_of(http.scope).take())
+    file = (await read_form(http)).get("file")
     if not isinstance(file, UploadFile):
         raise Failure(
             400, "the form has no file; send it in the field 'file'", "missing_field", "file"
         )
     return await file.read()
-
-
-class _InMemoryParser(MultiPartParser):
-    """Writes no temporary files: the whole body is in memory already."""
-
-    spool_max_size = 1 << 40
-
-
-async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
 
 
 def _document(upload: Upload) -> dict[str, Any]:

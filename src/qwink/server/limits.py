@@ -12,9 +12,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qwink.server.encodings import unpacker_of
-from qwink.server.failures import Failure
+from qwink.server.failures import Failure, shutting_down
 from qwink.server.logs import record_of, respond
 from qwink.server.options import ServerOptions
+from qwink.server.patience import Patience
 
 HEADER_TIMEOUT_S = 15.0
 _BYTES_PER_SECOND = 32_000  # the slowest rate at which a body may arrive
@@ -79,8 +80,9 @@ class BodyLimit:
     The app gets the body from `body_of`.
     """
 
-    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
+    def __init__(self, app: ASGIApp, options: ServerOptions, arriving: Patience) -> None:
         self._app, self._max, self._timeout = app, options.max_body, options.body_timeout
+        self._arriving = arriving
         self.bodies = Bodies(_BODIES_AT_ONCE * options.max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,10 +117,10 @@ class BodyLimit:
         while True:
             allowed = self._timeout + received / _BYTES_PER_SECOND
             try:
-                async with asyncio.timeout(start + allowed - time.monotonic()):
+                async with self._arriving.limit(start + allowed - time.monotonic()):
                     message = await receive()
             except TimeoutError:
-                raise _too_slow() from None
+                raise (_stopping() if self._arriving.over else _too_slow()) from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             chunk = message.get("body", b"")
@@ -139,6 +141,12 @@ class BodyLimit:
         if size > self._max:
             message = f"the body has more than {self._max >> 20} MiB; send smaller pictures"
             raise Failure(413, message, "body_too_large", headers={"Connection": "close"})
+
+
+def _stopping() -> Failure:
+    failure = shutting_down()
+    failure.headers["Connection"] = "close"
+    return failure
 
 
 def _too_slow() -> Failure:

@@ -57,6 +57,17 @@ class Metrics:
         self._tokens = Counter(
             "qwink_answer_tokens", "Tokens of finished answers.", ("kind",), registry=self.registry
         )
+        self._drafts = Counter(
+            "qwink_draft_tokens",
+            "Drafted tokens of finished answers that were computed: accepted saved a step each.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self._steps = Counter(
+            "qwink_answer_steps",
+            "Steps of finished answers, for their tokens after the first.",
+            registry=self.registry,
+        )
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()
@@ -76,6 +87,9 @@ class Metrics:
         self._tokens.labels("prompt").inc(usage.prompt_tokens)
         self._tokens.labels("cached").inc(usage.cached_tokens)
         self._tokens.labels("completion").inc(usage.completion_tokens)
+        self._drafts.labels("accepted").inc(usage.accepted_prediction_tokens)
+        self._drafts.labels("rejected").inc(usage.rejected_prediction_tokens)
+        self._steps.inc(timings.num_steps)
 
     def watch(self, vlm: VLM, service: ModelService) -> None:
         """Add the metrics of the engine and the caches, once the model is loaded."""
@@ -94,6 +108,7 @@ class _EngineCollector(Collector):
 
     def __init__(self, vlm: VLM, service: ModelService) -> None:
         self._scheduler, self._service, self._budget = vlm.scheduler, service, vlm.memory
+        self._drafting = vlm.drafting
 
     def collect(self) -> Iterable[Metric]:
         scheduler = self._scheduler
@@ -150,6 +165,7 @@ class _EngineCollector(Collector):
             evictions.add_metric([name], size.evictions)
             num_bytes.add_metric([name], size.num_bytes)
         hits.add_metric(["embeddings_on_disk"], embeddings.store_hits)
+        num_bytes.add_metric(["earlier_answers"], self._drafting.earlier.num_bytes)
         return hits, misses, evictions, num_bytes
 
 

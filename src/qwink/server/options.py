@@ -17,6 +17,7 @@ from typing import Any
 
 from qwink.errors import OptionError
 from qwink.inputs.images import MAX_IMAGE_PIXELS
+from qwink.runtime.drafting import SPECULATE
 from qwink.runtime.memory import Memory
 from qwink.settings import expand_user, is_service_url, unknown_variables
 
@@ -43,6 +44,7 @@ class ServerOptions:
     quantize: str | None = None
     threads: int | None = None
     context: int | None = None
+    speculate: str = "auto"  # whether tokens are drafted: auto, off
     served_model_name: tuple[str, ...] = ()
     warm: tuple[str, ...] = ()  # system prompts prefilled at start
 
@@ -67,6 +69,9 @@ class ServerOptions:
     body_timeout: float = 15.0  # plus one second for each 32 kB received
     send_timeout: float = 60.0  # time for a client to receive one piece of the response
 
+    files_dir: Path | None = None  # files and batches; None: in QWINK_HOME, for `qwink serve`
+    files_mb: int = 1024  # all files of one API key
+
     memory_mb: int | None = None  # for keys and values, images, uploads; None: Memory.default()
     disk_cache: bool = True
     cache_dir: Path | None = None
@@ -81,6 +86,7 @@ class ServerOptions:
             "max_images",
             "max_image_pixels",
             "max_body_mb",
+            "files_mb",
             "memory_mb",
             "disk_cache_mb",
         )
@@ -88,6 +94,9 @@ class ServerOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}; it must be 1 or more")
+        if self.speculate not in SPECULATE:
+            wanted = " or ".join(SPECULATE)
+            raise OptionError(f"speculate is {self.speculate!r}; it must be {wanted}")
         if self.grace < 0:
             raise OptionError(f"grace is {self.grace}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):

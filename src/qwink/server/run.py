@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import uvicorn
 
@@ -75,6 +75,8 @@ async def _serve(
         if stopping.is_set():
             raise Cancelled("the server is shutting down")
 
+    if options.files_dir is None:
+        options = replace(options, files_dir=settings.files)
     app = create_app(lambda: load_model(options, settings, report), options)
     service: ModelService = app.state.service
     server = _Server(
@@ -136,6 +138,7 @@ async def _announce(service: ModelService, say: Say) -> None:
         f"qwink: memory budget without weights: {memory.total_bytes >> 20} MiB (--memory-mb), "
         f"{memory.kv_bytes >> 20} of them for keys and values; context: {context} tokens"
     )
+    say(f"qwink: drafts (--speculate): {service.vlm.drafting.about}")
 
 
 async def _close(
@@ -178,6 +181,7 @@ def load_model(options: ServerOptions, settings: Settings, report: Report = lamb
         limits=Limits(max_running=options.max_running, max_waiting=options.max_waiting),
         memory=memory_of(options),
         store=store,
+        speculate="off" if options.speculate == "off" else "auto",
         settings=settings,
         report=report,
     )

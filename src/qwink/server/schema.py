@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -25,10 +25,6 @@ from qwink.types import Task
 
 def _no_bias(value: Any) -> bool:
     return isinstance(value, dict) and not any(value.values())
-
-
-def _no_prediction(value: Any) -> bool:
-    return isinstance(value, dict) and not value.get("content")
 
 
 def _implicit_cache(value: Any) -> bool:
@@ -72,7 +68,6 @@ CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "modalities": Unsupported(
         'answers are text; write ["text"] or leave it out', among([], ["text"]), _ONE
     ),
-    "prediction": Unsupported("leave it out", _no_prediction),
     "reasoning_effort": Unsupported(
         'this model answers without reasoning first; write "none" or leave it out',
         among("none", "minimal"),
@@ -114,6 +109,29 @@ def _as_list(stop: Any) -> Any:
 
 
 StopText = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class PredictedText(Lenient):
+    """A piece of a predicted answer."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Prediction(Lenient):
+    """A text that the answer will probably resemble, such as a file to be changed a little.
+
+    Where it is right the answer comes sooner; it never changes the answer.
+    """
+
+    type: Literal["content"]
+    content: str | list[PredictedText] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content or ())
 
 
 class AnswerRequest(Lenient):
@@ -164,6 +182,7 @@ class ChatRequest(AnswerRequest):
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES), INTEGRAL] | None = None
+    prediction: Prediction | None = None
 
     tools: list[FunctionTool] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: Any = Field(None, description="none, auto, required, or a function's name.")

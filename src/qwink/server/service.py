@@ -16,6 +16,7 @@ from qwink.runtime.vlm import VLM
 from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.metrics import Metrics
 from qwink.server.options import ServerOptions, memory_of
+from qwink.server.patience import Patience
 from qwink.server.uploads import Uploads
 from qwink.types import Event, Message, Result
 
@@ -40,6 +41,8 @@ class ModelService:
         self.metrics = Metrics()
         self.error: BaseException | None = None  # why the model did not load, or stopped
         self.draining = False
+        self.arriving = Patience()  # bodies: ended when the drain begins
+        self.preparing = Patience()  # pictures: ended with the grace
         self.num_active = 0  # answers that are admitted and not yet ended
         self.ended = asyncio.Event()  # set when the model failed to load or the engine stopped
         self._load = load
@@ -113,6 +116,11 @@ class ModelService:
             if time.monotonic() >= deadline:
                 break
             await asyncio.sleep(0.05)
+
+    @property
+    def live_waits(self) -> bool:
+        """Whether a request that is not in the background has no token yet."""
+        return self.num_active > self.vlm.scheduler.num_live_running
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -191,6 +199,7 @@ class ModelService:
         A model that is loading has a few seconds to notice that it is no longer wanted.
         """
         self.draining = True
+        self.arriving.end()
         patience = time.monotonic() + _LOADER_PATIENCE_S
         while self.loading and time.monotonic() < patience and not stop_now.is_set():
             await asyncio.sleep(0.05)
@@ -199,6 +208,7 @@ class ModelService:
             await asyncio.sleep(0.05)
         for events in self._streams:
             events.put(shutting_down())
+        self.preparing.end()
         deadline = time.monotonic() + 2
         while self.num_active and time.monotonic() < deadline:
             await asyncio.sleep(0.02)

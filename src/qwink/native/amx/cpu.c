@@ -2,6 +2,7 @@
 #include "set.h"
 
 #include "../avx512/set.h"
+#include "../cpuid.h"
 
 #include <stdatomic.h>
 
@@ -18,17 +19,17 @@ static bool tiles_granted(void) { return false; }
 #endif
 
 static bool has_tiles(void) {
-  uint32_t eax, ebx, ecx, edx = 0;
-  __asm__("cpuid" : "=a"(eax), "=b"(ebx), "=c"(ecx), "=d"(edx) : "a"(7), "c"(0));
-  return (edx >> 22 & 1) && (edx >> 24 & 1) && (edx >> 25 & 1);  // bfloat16, tiles, int8
+  const uint32_t bfloat16_tiles_int8 = 1u << 22 | 1u << 24 | 1u << 25;
+  return cpuid_has(7, 0, CPUID_EDX, bfloat16_tiles_int8) && saves_registers(SAVED_TILES);
 }
+
+static bool has_bfloat16(void) { return cpuid_has(7, 1, CPUID_EAX, 1u << 5); }
 
 bool amx_supported(void) {
   static atomic_int known = -1;  // threads that get here together store the same value
   int is = atomic_load(&known);
   if (is < 0) {
-    is = avx512_supported() && __builtin_cpu_supports("avx512bf16") && has_tiles() &&
-         tiles_granted();
+    is = avx512_supported() && has_bfloat16() && has_tiles() && tiles_granted();
     atomic_store(&known, is);
   }
   return is;

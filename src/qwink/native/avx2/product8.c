@@ -5,10 +5,8 @@
 
 #include <string.h>
 
-enum {
-  MANY = 16 * TILE,  // rows whose sums are held at once
-  FEW = 8,           // rows up to which weights come from memory more slowly than they are used
-};
+// Rows up to which weights come from memory more slowly than they are used.
+enum { FEW = 8 };
 
 // What eight neighbouring columns have in common.
 struct columns {
@@ -78,15 +76,14 @@ static void few(const struct way *way, const struct product8 *p, int64_t panel) 
   finish(p, way->shift, sums, p->num_rows, 0, panel, 0);
 }
 
-// Many rows: part of the depth of one or two panels stays near while all rows pass by.
-static void many(const struct way *way, const struct product8 *p, int64_t panel, int64_t num_panels,
-                 int64_t first, int64_t num_rows) {
+// Adds to the sums: part of the depth of one or two panels stays near while all rows pass by.
+static void add_products(const struct way *way, const struct product8 *p, int64_t panel,
+                         int64_t num_panels, int64_t first, int64_t num_rows,
+                         int32_t (*sums)[WIDTH]) {
   enum { SLICES = WIDTH / SLICE };
-  int32_t sums[MANY][WIDTH] __attribute__((aligned(64)));
   int16_t weights[SLICES][SLICE * DEPTH] __attribute__((aligned(64)));
   int16_t rows[TILE * DEPTH] __attribute__((aligned(64)));
   const int64_t num_slices = num_panels * (PANEL / SLICE);
-  memset(sums, 0, sizeof sums[0] * (size_t)num_rows);
   for (int64_t k = 0; k < p->depth; k += DEPTH) {
     const int64_t depth = p->depth - k < DEPTH ? p->depth - k : DEPTH;
     const void *w[SLICES];
@@ -112,6 +109,18 @@ static void many(const struct way *way, const struct product8 *p, int64_t panel,
         }
     }
   }
+}
+
+// Up to MANY rows of one or two panels.
+static void many(const struct way *way, const struct product8 *p, int64_t panel, int64_t num_panels,
+                 int64_t first, int64_t num_rows) {
+  int32_t sums[ROOM][WIDTH] __attribute__((aligned(64)));
+  int64_t done = 0;
+  if (way->two_panels && num_panels == 2) done = way->two_panels(p, panel, first, num_rows, sums);
+  if (done < num_rows) {
+    memset(sums + done, 0, sizeof sums[0] * (size_t)(num_rows - done));
+    add_products(way, p, panel, num_panels, first + done, num_rows - done, sums + done);
+  }
   for (int64_t i = 0; i < num_panels; i++)
     finish(p, way->shift, sums, num_rows, first, panel + i, i);
 }
@@ -121,8 +130,11 @@ void product8_by(const struct way *way, const struct product8 *p, int64_t start,
     for (int64_t panel = start; panel < stop; panel++) few(way, p, panel);
     return;
   }
-  for (int64_t row = 0; row < p->num_rows; row += MANY) {
-    const int64_t num_rows = p->num_rows - row < MANY ? p->num_rows - row : MANY;
+  // Blocks of about the same size: the weights are brought into their form for each.
+  const int64_t num_blocks = round_up(p->num_rows, MANY) / MANY;
+  const int64_t block = round_up((p->num_rows + num_blocks - 1) / num_blocks, 2 * TILE);
+  for (int64_t row = 0; row < p->num_rows; row += block) {
+    const int64_t num_rows = p->num_rows - row < block ? p->num_rows - row : block;
     for (int64_t panel = start; panel < stop; panel += 2)
       many(way, p, panel, stop - panel < 2 ? 1 : 2, row, num_rows);
   }

@@ -8,6 +8,8 @@ enum {
   AT_ONCE = 6,        // rows whose sums stay in registers, at most
   AT_STREAM = 4,      // the same while weights come from memory
   WIDTH = 2 * PANEL,  // columns whose sums are held at once: of two panels
+  MANY = 18 * TILE,   // rows whose sums are held at once
+  ROOM = 2 * MANY,    // rows that these sums have room for: `two_panels` takes more
   DEPTH = 4 * CHUNK,  // values of the depth at a time: they stay in the first-level cache
 };
 
@@ -17,6 +19,11 @@ struct way {
   // One chunk of a slice's weights as they lie in memory, times rows of one tile; weights are
   // fetched ahead. Up to AT_STREAM rows.
   void (*stream)(const int8_t *w, const uint8_t *x, int64_t count, int32_t *sums);
+  // Sums of the first of up to MANY rows, from row `first` on, and two panels, written to
+  // sums[ROOM]. Returns how many rows these are, a multiple of TILE or all; the others are left to
+  // `multiply`. May be NULL.
+  int64_t (*two_panels)(const struct product8 *p, int64_t panel, int64_t first, int64_t num_rows,
+                        int32_t (*sums)[WIDTH]);
   // For many rows, up to DEPTH values of a slice's weights and of a tile's rows are first brought
   // into the form that `multiply` reads. Both may be NULL: they are read where they lie.
   void (*prepare_weights)(const int8_t *w, int64_t depth, int16_t *out);

@@ -35,6 +35,8 @@ function summary(times, usage) {
   if (after > 0 && times.generate_ms > 0) {
     const speed = ((after * 1000) / times.generate_ms).toLocaleString(language, { maximumSignificantDigits: 3 });
     facts.push(t('speed', { n: speed }));
+    // Fewer where drafts were right or the answer's shape left no choice.
+    if (times.num_steps < after) facts.push(t('steps', { n: after, steps: times.num_steps }));
   }
   return h('p', { class: 'facts' }, facts.join(' · '));
 }

@@ -1,0 +1,1 @@
+"""Many pictures, one question: items in, rows out, resumable."""

@@ -1,0 +1,207 @@
+"""`qwink.batch`: one question about many pictures, or a question about each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+from qwink.batches.claims import Claims, Where
+from qwink.batches.index import Index
+from qwink.batches.items import Item
+from qwink.batches.ledger import Ledger
+from qwink.batches.progress import Counter, Progress
+from qwink.batches.rows import Row
+from qwink.batches.runner import Asking, Runner, Work
+from qwink.batches.sources import Sources
+from qwink.batches.tables import Columns
+from qwink.engine.sampler import validate
+from qwink.errors import OptionError
+from qwink.runtime.models import load
+from qwink.runtime.options import AskKeywords, split
+from qwink.runtime.scheduler import Limits
+from qwink.runtime.vlm import VLM
+from qwink.types import ImageSource, SamplingParams
+
+WHERE: tuple[Where, ...] = ("new", "errors", "new+errors")
+
+
+def batch(
+    sources: ImageSource | Mapping[str, Any] | Iterable[Any],
+    question: str | None = None,
+    *,
+    model: VLM | str | Path | None = None,
+    out: str | os.PathLike[str] | None = None,
+    system: str | None = None,
+    recursive: bool = False,
+    columns: Columns | None = None,
+    lines: Iterable[str] | None = None,
+    where: Where = "new",
+    limit: int | None = None,
+    concurrency: int | None = None,
+    near_duplicates: int | None = None,
+    skip_blank: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    **options: Unpack[AskKeywords],
+) -> Generator[Row, None, None]:
+    """Ask about many pictures; yields a row for each, as they are answered.
+
+    `sources`: paths of pictures, folders (`recursive`: with theirs), patterns (scans/*.png) and
+    tables (.jsonl, .csv, .parquet, .txt; see `Columns`), pictures in memory, or mappings with
+    "image" and perhaps "question" and "id"; one of them or several. "-" stands for `lines`, a list
+    of paths. A picture that cannot be used is a row with an `error`.
+
+    `out` (.jsonl, .csv, .parquet) also writes the rows to a file. The same call goes on where an
+    earlier one stopped: items that have a row are left out; `where` "errors" takes those whose row
+    is an error, "new+errors" both. Close the iterator to stop early.
+
+    `model` is a loaded model, or what `qwink.load` takes. Identical files are answered once;
+    `near_duplicates` takes pictures for equal whose difference hashes differ in that many of 64
+    bits or fewer; `skip_blank` leaves out blank pictures. `limit` bounds the rows of this call,
+    `concurrency` the answers under way at once. `options` are those of `VLM.ask`.
+
+    Raises OptionError, ModelNotFound and what `qwink.load` raises; while it yields, EngineStopped
+    and OSError.
+    """
+    given = Sources(_as_tuple(sources), recursive, columns or Columns(), lines)
+    check(given, options, out, where, limit, concurrency, near_duplicates)
+    with ExitStack() as stack:
+        if isinstance(model, VLM):
+            vlm = model
+        else:
+            limits = Limits() if concurrency is None else Limits(max_running=concurrency)
+            vlm = stack.enter_context(load(model, limits=limits))
+        images, sampling = vlm.split_options(options)
+        asking = Asking(question, system, images, sampling, near_duplicates, skip_blank)
+        ledger = None
+        if out is not None:
+            ledger = Ledger(Path(out), settings_of(vlm, asking, options))
+            ledger.open()
+            stack.callback(ledger.close)
+        kept = stack.pop_all()
+    return _rows(given, vlm, asking, ledger, where, limit, concurrency, progress, kept)
+
+
+def settings_of(vlm: VLM, asking: Asking, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What all rows of a file have in common."""
+    return {
+        "model": vlm.name,
+        "artifact": vlm.engine.artifact_id,
+        "question": asking.question,
+        "system": asking.system,
+        "near_duplicates": asking.near_duplicates,
+        "skip_blank": asking.skip_blank,
+        "options": {name: _plain(value) for name, value in sorted(options.items())},
+    }
+
+
+def _rows(
+    sources: Sources,
+    vlm: VLM,
+    asking: Asking,
+    ledger: Ledger | None,
+    where: Where,
+    limit: int | None,
+    concurrency: int | None,
+    progress: Callable[[Progress], None] | None,
+    stack: ExitStack,
+) -> Generator[Row, None, None]:
+    with stack:
+        index = stack.enter_context(closing(Index()))
+        claims: Claims[Work] = Claims(index, asking.near_duplicates)
+        num_rows = 0
+        for row in ledger.rows() if ledger else ():
+            claims.load(row, num_rows)
+            num_rows += 1
+        counter = Counter(limit)
+        stack.callback(counter.stop)
+        if progress and sources.repeatable and where == "new":
+            counter.count(sources)
+
+        def write(row: Row) -> int:
+            nonlocal num_rows
+            if ledger:
+                ledger.append(row)
+            num_rows += 1
+            return num_rows - 1
+
+        runner = Runner(vlm, asking, claims, write, concurrency)
+        rows = runner.run(_wanted(sources, claims, where, limit, counter))
+        stack.callback(partial(_drop_replaced, ledger, index))
+        with closing(rows):
+            for row in rows:
+                counter.add(row)
+                if progress:
+                    progress(counter.progress())
+                yield row
+        if progress:
+            progress(counter.progress(runner.occupancy.limit()))
+
+
+def _wanted(
+    sources: Iterable[Item], claims: Claims[Work], where: Where, limit: int | None, counter: Counter
+) -> Iterator[Item]:
+    taken = 0
+    if limit == 0:
+        return
+    for item in sources:
+        verdict = claims.wants(item.id, where)
+        if verdict in ("before", "failed"):
+            counter.before += 1
+            counter.failed_before += verdict == "failed"
+        elif verdict == "repeated":
+            counter.repeated += 1
+        else:
+            yield item
+            taken += 1
+            if taken == limit:
+                return
+
+
+def _drop_replaced(ledger: Ledger | None, index: Index) -> None:
+    """Remove the errors from the file that another row of the same item follows."""
+    if ledger and index.num_replaced:
+        ledger.keep(lambda place, row: index.place(row.id) == place)
+
+
+def _as_tuple(sources: Any) -> tuple[Any, ...]:
+    """One source, or several in a list, a tuple, a generator, ..."""
+    several = isinstance(sources, list | tuple) or (
+        isinstance(sources, Iterator) and not hasattr(sources, "read")
+    )
+    return tuple(sources) if several else (sources,)
+
+
+def check(
+    sources: Sources,
+    options: Mapping[str, Any],
+    out: str | os.PathLike[str] | None,
+    where: str,
+    limit: int | None,
+    concurrency: int | None,
+    near_duplicates: int | None,
+) -> None:
+    """Raises OptionError for what can be seen to be wrong before a model is loaded."""
+    sources.check()
+    _, sampling, _ = split(options, ())
+    validate(SamplingParams(**sampling))
+    if out is not None:
+        Ledger(Path(out), {})
+    if where not in WHERE:
+        raise OptionError(f"where is {where!r}; it must be {', '.join(WHERE)}")
+    if limit is not None and limit < 1:
+        raise OptionError(f"limit is {limit}; it must be 1 or more")
+    if concurrency is not None and concurrency < 1:
+        raise OptionError(f"concurrency is {concurrency}; it must be 1 or more")
+    if near_duplicates is not None and not 0 <= near_duplicates <= 32:
+        raise OptionError(f"near_duplicates is {near_duplicates}; it must be 0 to 32 bits")
+
+
+def _plain(value: Any) -> Any:
+    """An option's value as JSON keeps it."""
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, str | int | float | None) else repr(value)

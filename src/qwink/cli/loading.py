@@ -1,0 +1,45 @@
+"""Loading a model for a command that asks: exported first if need be, with a bar on stderr."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qwink.cli.console import ExportProgress, SpeculateName, remark
+
+if TYPE_CHECKING:
+    from qwink.runtime.scheduler import Limits
+    from qwink.runtime.vlm import VLM
+
+NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
+
+
+def load_model(
+    model: str | None,
+    engine_options: dict[str, Any],
+    context: int | None,
+    limits: Limits,
+    *,
+    hint: bool,
+    speculate: SpeculateName | None = None,
+) -> VLM:
+    """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
+    from qwink.runtime.engines import EngineOptions
+    from qwink.runtime.models import find_model, load
+    from qwink.settings import Settings
+
+    settings = Settings.from_environment()
+    reference = model or settings.model
+    if hint and model is None and reference == "nano":
+        remark(NANO_HINT)
+    with ExportProgress(reference) as progress:
+        options = EngineOptions.resolve(settings, **engine_options)
+        folder = find_model(reference, options, settings, progress)
+    progress.finish(folder)
+    return load(
+        folder,
+        **engine_options,
+        context=context,
+        limits=limits,
+        speculate=speculate or "auto",
+        settings=settings,
+    )

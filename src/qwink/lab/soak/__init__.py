@@ -1,0 +1,1 @@
+"""Long, mixed load on a server that is killed and restarted: no wrong answer, nothing leaks."""
