@@ -218,6 +218,8 @@ def render() -> str:
             f"## load\n\n{signature(qwink.load, 'qwink.load')}\n\n{doc(qwink.load)}\n",
             *methods("VLM"),
             *methods("Conversation"),
+            f"## batch\n\n{signature(qwink.batch, 'qwink.batch')}\n\n{doc(qwink.batch)}\n\n"
+            "Rows, tables and columns: [many pictures](batch.md).\n",
             OPTIONS,
             f"{PICTURE_OPTIONS}\n{options_table(ImageKeywords, ImageOptions, VideoOptions)}\n",
             f"### Options of answers\n\n{doc(types.SamplingParams)}\n\n{ANSWER_OPTIONS}\n"

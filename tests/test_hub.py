@@ -422,7 +422,7 @@ def test_a_hub_that_is_always_busy(fake: FakeHub, folder: Path) -> None:
 
 
 def test_a_server_that_is_not_a_hub(fake: FakeHub, folder: Path) -> None:
-    assert "does not answer as a hub" in refusal_of(fake, b"<html>log in</html>", folder)
+    assert "does not answer like a hub" in refusal_of(fake, b"<html>log in</html>", folder)
     assert "lacks 'sha'" in refusal_of(fake, b"[]", folder)
     no = {"Code": 10010205001, "Message": "no such model", "Success": False}
     message = refusal_of(fake, json.dumps(no).encode(), folder, ModelScope(fake.url))

@@ -225,7 +225,9 @@ class Choice:
     """One of the answers to choose from, and its probability among them."""
 
     text: str
+    """The choice."""
     probability: float
+    """How likely the model says this choice, if it may only say choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,8 @@ class Timings:
     first_token_ms: float = 0.0
     """From the call to the first token."""
     num_steps: int = 0
-    """Steps in which the tokens after the first came: fewer than tokens where drafts were right."""
+    """Steps in which the tokens after the first came: fewer than tokens where drafts were right,
+    or the answer's shape left no choice."""
     origins: dict[Stage, Origin] = field(default_factory=dict)
     """Whether a stage was computed, reused from a cache, or absent."""
     notes: tuple[str, ...] = ()
@@ -328,9 +331,10 @@ class Result:
     points: tuple[Point, ...] = ()
     """What the answer locates by points."""
     parsed: Any = None
-    """The answer as data, if it was asked for in a shape; None if it was cut off."""
+    """The answer as data, if a shape was asked for: what the JSON of a schema stands for, or an
+    object of the schema's type; for other shapes the text. None if the answer was cut off."""
     choices: tuple[Choice, ...] = ()
-    """The choices to answer with and their probabilities, if there were any."""
+    """The choices that were given, with their probabilities, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ def test_continuing_ends_with_the_text_as_it_is(
 
 def test_a_template_that_hides_the_last_turn_continues_nothing(tokenizer: Tokenizer) -> None:
     template = ChatTemplate("{% for m in messages[:-1] %}{{ m.content }}{% endfor %}")
-    with pytest.raises(PromptError, match="hides the last turn"):
+    with pytest.raises(PromptError, match="omits the last turn"):
         template.encode([ASK, ANSWER], tokenizer, continue_final=True)
 
 

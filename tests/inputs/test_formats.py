@@ -27,7 +27,7 @@ def test_other_formats_are_named(data: bytes, looks: str) -> None:
 
 
 def test_unknown_bytes_are_refused() -> None:
-    assert "is no picture of a known format" in refusal(b"\xfe\xdc\xba\0\1\2")
+    assert "is not a picture of a known format" in refusal(b"\xfe\xdc\xba\0\1\2")
 
 
 @pytest.mark.parametrize(

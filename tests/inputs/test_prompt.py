@@ -19,6 +19,7 @@ from tests.tiny import write_tokenizer
 class FakeImage:
     grid: Grid
     key: str
+    is_video: bool = False
 
     @property
     def num_tokens(self) -> int:
@@ -123,6 +124,7 @@ def test_tokens_unlike_the_grid(tokenizer: Tokenizer, template: ChatTemplate) ->
         grid: Grid
         key: str = "odd"
         num_tokens: int = 9
+        is_video: bool = False
 
     with pytest.raises(PromptError, match="takes 8 tokens, not 9"):
         build_prompt([Message("user", (Odd(Grid(1, 4, 8)),))], tokenizer, template)

@@ -156,7 +156,7 @@ def test_the_ground_keeps_the_contrast(colour: tuple[int, int, int, int], dark: 
         picture = read(source)
         assert picture.pixels[0, 0].tolist() == [0 if dark else 255] * 3
         assert int(picture.pixels.max()) - int(picture.pixels.min()) > 100
-        assert any("transparency" in warning for warning in picture.warnings) == dark
+        assert any("transparent" in warning for warning in picture.warnings) == dark
 
 
 def test_rounded_corners_stay_white() -> None:

@@ -140,7 +140,7 @@ def test_what_is_no_video() -> None:
     ):
         assert not is_video(data)
         assert video_format(data) is None
-        with pytest.raises(ImageError, match="no video of a known format"):
+        with pytest.raises(ImageError, match="not a video of a known format"):
             open_video(data, LIMIT)
     with pytest.raises(ImageError, match="no such file"):
         open_video("missing.mp4", LIMIT)

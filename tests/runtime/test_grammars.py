@@ -88,11 +88,18 @@ def test_forced_tokens_change_nothing(exact_model: Model, monkeypatch: pytest.Mo
         for drawn in ({"temperature": 0.0}, {"temperature": 1.3, "top_p": 0.95})
     ]
     answers, engines = [], []
-    for rows, together in ((1, 1), (8, 1), (24, 6)):
-        engine = Rows(exact_model.engine, rows)
-        # What rows cost here is left out of account: either nothing, or too much.
-        monkeypatch.setattr(StepCosts, "extra", lambda *_, rows=rows: 0.0 if rows > 1 else 1e9)
-        with VLM(replace(exact_model, engine=engine), speculate="off") as vlm:
+    for rows, together, speculate in ((1, 1, "off"), (8, 1, "off"), (8, 6, "auto")):
+        engine: Any = Rows(exact_model.engine, rows)
+        with (
+            monkeypatch.context() as patch,
+            VLM(
+                replace(exact_model, engine=engine),
+                speculate=speculate,  # type: ignore[arg-type]
+            ) as vlm,
+        ):
+            # What rows cost here is left out of account: either nothing, or too much.
+            cost = 0.0 if rows > 1 else 1e9
+            patch.setattr(StepCosts, "extra", lambda *_, cost=cost: cost)
             found = [
                 result
                 for first in range(0, len(questions), together)
@@ -115,7 +122,7 @@ def test_logprobs_are_the_models_own(exact_model: Model, monkeypatch: pytest.Mon
     """Forced tokens have theirs too, the same with one row a step and with many."""
     found = []
     for rows in (1, 8):
-        engine = Rows(exact_model.engine, rows)
+        engine: Any = Rows(exact_model.engine, rows)
         monkeypatch.setattr(StepCosts, "extra", lambda *_, rows=rows: 0.0 if rows > 1 else 1e9)
         with VLM(replace(exact_model, engine=engine)) as vlm:
             sampling = vlm.split_options({"schema": RECEIPT, "max_tokens": 60})[1]

@@ -230,7 +230,7 @@ BAD: list[tuple[dict[str, Any], int, str | None, str]] = [
     ({"store": True}, 400, "store", "invalid_value"),
     ({"tools": [{"type": "web_search"}]}, 400, "tools[0].type", "unsupported_field"),
     ({"tool_choice": "required"}, 400, "tool_choice", "invalid_value"),
-    ({"response_format": {"type": "json_object"}}, 400, "response_format", "invalid_value"),
+    ({"response_format": {"type": "x"}}, 400, "response_format.type", "invalid_value"),
     ({"modalities": ["text", "audio"]}, 400, "modalities", "invalid_value"),
     ({"audio": {"voice": "x"}}, 400, "audio", "unsupported_field"),
     ({"logit_bias": {"1": 2}}, 400, "logit_bias", "unsupported_field"),

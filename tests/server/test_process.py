@@ -152,7 +152,7 @@ def test_a_dead_engine_ends_the_process(serve: Serve, tmp_path: Path) -> None:
             list(stream)
     assert server.http.get(f"{server.address}/health").status_code == 503
     assert server.wait() == 1
-    assert "the engine died: broken" in server.log
+    assert "the engine failed: broken" in server.log
 
 
 def test_requests_before_the_model_is_loaded_get_503(serve: Serve, tmp_path: Path) -> None:

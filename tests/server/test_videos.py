@@ -86,8 +86,8 @@ def test_an_upload(server: Server, clip: bytes) -> None:
 def test_what_is_no_video(server: Server, clip: bytes) -> None:
     for url, why in (
         (data_url(clip[: len(clip) // 3]), "cannot decode"),
-        (data_url(b"hello"), "no video of a known format"),
-        (picture(1), "no video of a known format"),
+        (data_url(b"hello"), "not a video of a known format"),
+        (picture(1), "not a video of a known format"),
         ("https://example.com/a.mp4", "does not fetch"),
         ("a.mp4", "must be a data URL"),
     ):

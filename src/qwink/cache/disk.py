@@ -172,7 +172,10 @@ class DiskStore:
         try:
             if _clear(path, whole=True):
                 self._count(dropped=1)
-                _LOG.warning("removed %s: damaged or foreign; it is encoded again", path)
+                _LOG.warning(
+                    "removed %s: it is damaged or of another kind; the image will be encoded again",
+                    path,
+                )
         except OSError as error:
             self._complain("clean", error)
 
@@ -187,7 +190,7 @@ class DiskStore:
         if not self._complained:
             self._complained = True
             _LOG.warning(
-                "cannot %s the image cache %s: %s; images are encoded again where it would help; "
+                "cannot %s the image cache %s: %s; images will be encoded again; "
                 "set QWINK_HOME to another folder to keep them",
                 action,
                 self.folder,

@@ -187,10 +187,10 @@ def ask(
       qwink ask before.jpg after.jpg -q "What changed?" --timings
       qwink ask desk.jpg --draw desk-boxes.png --json
       cat photo.jpg | qwink ask - --json
-      qwink ask clip.mp4 -q "What happens?"
-      qwink ask camera.mp4 --every 5s -q "How many people are there?"
       qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
       qwink ask photo.jpg -q "Day or night?" --choices day,night --json
+      qwink ask clip.mp4 -q "What happens?"
+      qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
     sources = images or []
     if draw is not None:
@@ -249,7 +249,9 @@ def ask(
     hint = not as_json and on_terminal()
     vlm = _load(model, engine_options, context, hint=hint, speculate=speculate)
     if step_s is not None:
-        ask_moments(vlm, pictures[0], step_s, question, system, given, sized, as_json=as_json)
+        ask_moments(
+            vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json
+        )
         return
     events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 

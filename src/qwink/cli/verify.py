@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qwink.model.artifact import Artifact
     from qwink.settings import Settings
 
-BUILT_IN = "these are qwink's own drawings; give yours with --images before you rely on a recipe"
+BUILT_IN = "these pictures are drawings; before you rely on a recipe, give your own with --images"
 
 
 def verify(

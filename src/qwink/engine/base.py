@@ -52,10 +52,10 @@ class Traits:
     """How an engine is used best, and what it guarantees.
 
     `encode_batch`, `prefill_batch`: how many images and prompts at once take the least time each,
-    as measured. `cheap_rows`: how many tokens of a step cost little more than one. `spare_slots`:
-    slots for prompts that are kept, beyond those in use, where they take memory only as they fill.
-    `invariant`: whether a token's result is the same to the last bit whatever runs beside it and
-    wherever a prompt is cut.
+    as measured. `cheap_rows`: how many tokens of a step take little longer than one. `spare_slots`:
+    slots for prompts that are kept, beyond those in use, if slots take memory only as they fill.
+    `invariant`: whether a token's result is the same to the last bit for any other tokens in the
+    step and any division of the prompt into chunks.
     """
 
     encode_batch: int = 1

@@ -1,8 +1,8 @@
 """Keeps the sessions of ONNX Runtime alive in children of a fork.
 
-To destroy a session is to wait for its threads, and a child of a fork has none of its parent's
-threads: it would wait for ever. So a child never destroys the sessions that it inherits. Their
-memory is shared with the parent, hence costs nothing.
+Destroying a session waits for its threads. A child of a fork has none of its parent's threads, so
+the wait would not end. A child therefore never destroys the sessions that it inherits. Their memory
+is shared with the parent.
 """
 
 from __future__ import annotations

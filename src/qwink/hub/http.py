@@ -58,7 +58,7 @@ def get_json(http: httpx.Client, url: str, repository: str, revision: str) -> ht
         response.json()
     except ValueError:
         raise DownloadError(
-            f"{response.url.host} does not answer as a hub does; check for a login page of the "
+            f"{response.url.host} does not answer like a hub; check for a login page of the "
             "network, and check HF_ENDPOINT or MODELSCOPE_DOMAIN"
         ) from None
     return response

@@ -145,7 +145,9 @@ class ChatTemplate:
             hidden[-1] = Message(last.role, (*last.content, end))
             text = self.render(hidden, add_generation_prompt=False, **variables)
             if text.count(end) != 1:
-                raise PromptError("the chat template hides the last turn; let the user speak last")
+                raise PromptError(
+                    "the chat template omits the last turn; make it a turn of the user"
+                )
             text = text.partition(end)[0]
         else:
             text = self.render(hidden, add_generation_prompt=add_generation_prompt, **variables)

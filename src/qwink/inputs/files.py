@@ -37,7 +37,7 @@ def read_path(path: str | os.PathLike[str]) -> bytes:
     text = os.fspath(path)
     if isinstance(text, str) and _is_base64(text):
         raise ImageError(
-            f"a text of {len(text)} characters in base64 is no path; write "
+            f"a text of {len(text)} characters in base64 is not a path; write "
             "data:image/png;base64,... or pass the decoded bytes"
         )
     name = spelled(path)

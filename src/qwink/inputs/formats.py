@@ -32,6 +32,17 @@ _READERS: dict[str, type[ImageFile]] = {
     "AVIF": AvifImageFile,
 }
 SUPPORTED_FORMATS = (*_READERS, "HEIC")
+# Names of files, for choosing pictures from a folder. A file's format depends on its bytes only.
+SUFFIXES: dict[str, tuple[str, ...]] = {
+    "JPEG": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "WebP": (".webp",),
+    "GIF": (".gif",),
+    "BMP": (".bmp",),
+    "TIFF": (".tif", ".tiff"),
+    "AVIF": (".avif",),
+    "HEIC": (".heic", ".heif"),
+}
 
 _SIGNATURES = (
     (0, b"\xff\xd8\xff", "JPEG"),
@@ -78,7 +89,7 @@ def identify(data: bytes, name: str) -> str:
     looks = next((what for at, sign, what in _LOOKALIKES if data.startswith(sign, at)), None)
     looks = looks or _looks_like_text(data[:1024])
     supported = f"{', '.join(SUPPORTED_FORMATS[:-1])} and {SUPPORTED_FORMATS[-1]}"
-    what = f"looks like {looks}" if looks else "is no picture of a known format"
+    what = f"looks like {looks}" if looks else "is not a picture of a known format"
     raise ImageError(f"{name} {what}; supported are {supported}")
 
 

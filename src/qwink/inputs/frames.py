@@ -41,7 +41,9 @@ class VideoOptions:
                 raise OptionError(f"{name} is {value}; it must be above 0")
         for name in ("num_frames", "max_frames"):
             if (getattr(self, name) or 0) > _MOST_FRAMES:
-                raise OptionError(f"{name} is above {_MOST_FRAMES}; no context holds as many")
+                raise OptionError(
+                    f"{name} is above {_MOST_FRAMES}; that is more than any context holds"
+                )
         for name in ("start", "end"):
             value = getattr(self, name)
             if value is not None and not (value >= 0 and math.isfinite(value)):

@@ -1,4 +1,4 @@
-"""What lies behind transparent parts of a picture: white, or black behind light things."""
+"""What lies behind transparent parts of a picture: white, or black behind light content."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
 
-DARK_GROUND = "light things on transparency were laid on black, since white would hide them"
+DARK_GROUND = (
+    "light content on a transparent background was placed on black, because white would hide it"
+)
 
-_LEAST_TRANSPARENT = 0.05  # share of the pixels; below it the ground hardly matters
+_LEAST_TRANSPARENT = 0.05  # share of the pixels; below it the background changes little
 _VISIBLE = 32  # of 255: less opaque pixels count as transparent
 _LOW_CONTRAST = 64.0  # of 255, mean over the pixels that meet the ground
 _REACH = 2  # pixels

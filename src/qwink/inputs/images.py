@@ -99,9 +99,9 @@ def decode(
 ) -> Picture:
     """Decode the first frame or page to upright RGB.
 
-    Transparent parts become white, or black behind light things. Values of 16 bits that use a small
-    part of their range are stretched. A JPEG or PNG without its end is decoded if at least half of
-    its rows are there. Each of these gives a warning.
+    Transparent parts become white, or black behind light content. Values of 16 bits that use a
+    small part of their range are stretched. A JPEG or PNG without its end is decoded if at least
+    half of its rows are there. Each of these gives a warning.
 
     `at_least` is (width, height), upright. A JPEG is then decoded at ½, ¼ or ⅛ of its size where
     both sides stay at least this long; other formats are decoded at full size. With twice the

@@ -34,7 +34,7 @@ def least_tokens(
             cut = _CUT.search(text, start + _SLICE, start + 2 * _SLICE)
             stop = cut.start() if cut else min(start + 2 * _SLICE, len(text))
             found = len(tokenizer.encode_template(text[start:stop]))
-            # A cut within a word may add tokens, but hardly as many again.
+            # A cut within a word may add tokens, but fewer than as many again.
             count += found if cut or stop == len(text) else found // 2
             if count > limit:
                 return count

@@ -55,7 +55,7 @@ def load_partly(
     rest = (
         f"the last {share * 100:.0f} % of its rows are missing"
         if missing
-        else "hardly a row is missing"
+        else "almost nothing is missing"
     )
     return image, f"cut off at its end: {rest}; save or download the file again"
 

@@ -73,7 +73,7 @@ def uses_few_levels(image: PIL.Image.Image) -> bool:
 
 
 def contrast_warnings(rgb: PIL.Image.Image) -> tuple[str, ...]:
-    """A warning if the values of an 8-bit RGB picture hardly differ; none if all are the same."""
+    """A warning if the values of an 8-bit RGB picture differ very little but are not equal."""
     bands: Any = rgb.getextrema()
     spans = [high - low for low, high in bands]
     if not _SAME < max(spans) < _LEAST_LEVELS:

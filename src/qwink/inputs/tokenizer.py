@@ -29,6 +29,9 @@ NEVER_SAMPLED = (
 )
 
 
+_LONGEST_START = 64  # bytes; few tokens are longer, and they are rulers and spaces
+
+
 class Tokenizer:
     """A checkpoint's tokenizer. Safe to share between threads."""
 
@@ -137,6 +140,13 @@ class Tokenizer:
         if len(text) > 1:
             return [token for character in text for token in self.encode_verbatim(character)]
         return [self.token_id(_CHARACTERS[byte]) for byte in written]
+
+    def starts_of(self, text: bytes) -> list[int]:
+        """The plain tokens that a text may begin with, the shortest first."""
+        spelling = "".join(_CHARACTERS[byte] for byte in text[:_LONGEST_START])
+        found = (self._library.token_to_id(spelling[: end + 1]) for end in range(len(spelling)))
+        added = self.added_tokens.values()
+        return [token for token in found if token is not None and token not in added]
 
     def encode_template(self, text: str, restore: Mapping[int, str] | None = None) -> list[int]:
         """Ids of text in which added tokens are recognised.

@@ -76,7 +76,7 @@ def open_video(
     kind = video_format(head)
     if kind is None:
         raise ImageError(
-            f"{name} is no video of a known format; give MP4, MOV, Matroska, WebM, AVI, MPEG, "
+            f"{name} is not a video of a known format; give MP4, MOV, Matroska, WebM, AVI, MPEG, "
             "FLV, Ogg, ASF or GIF"
         )
     with _opened(content, kind, name) as (container, stream):

@@ -117,7 +117,7 @@ def _missing(error: Exception) -> str:
                 "qwink was installed from source; install its wheel, which brings its own kernels"
             )
         return (
-            "qwink was installed from source without a C compiler; install its wheel, or a "
-            "compiler (such as gcc) and qwink again, for its own, several times faster kernels"
+            "qwink was installed from source without a C compiler; install its wheel, or install a "
+            "compiler (such as gcc) and qwink again; its own kernels are several times faster"
         )
     return f"qwink's own kernels do not load; reinstall qwink: {error}"

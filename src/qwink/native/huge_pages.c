@@ -4,9 +4,9 @@
 // up an address every 64 lines, and cannot prefetch across. Where the system gives no huge pages,
 // or no memory, weights stay where they are.
 //
-// Runs may be concurrent: the first to come copies; until the copy is complete, the others read the
-// original weights. So the originals stay valid for ever. Their memory is given back only where
-// that cannot change what a concurrent run reads: see `drop_source`.
+// Runs may be concurrent: the first one copies; until the copy is complete, the others read the
+// original weights. The originals therefore stay valid. Their memory is released only if that
+// cannot change what a concurrent run reads: see `drop_source`.
 #include "operators.h"
 
 #ifdef __linux__

@@ -155,8 +155,8 @@ static inline int64_t attention_num_blocks(const struct attention *a) {
   return round_up(a->num_tokens, QUERIES) / QUERIES;
 }
 
-// The kernels of one instruction set. A row's result is the same to the last bit whatever rows run
-// beside it, and wherever a prompt is cut.
+// The kernels of one instruction set. A row's result is the same to the last bit for any other rows
+// in the call and any division of the prompt.
 struct kernels {
   const char *name;  // "amx", "avx512", "avxvnni", "avx2", "neon"
   bool (*supported)(void);

@@ -1,17 +1,19 @@
 """An answer that is one of several texts, and the probability of each.
 
-The choices' tokens make a trie. Where it branches, the model's probabilities of the next tokens
-are divided among the branches; a choice's probability is the product along its way. So it is the
-probability that the model says this choice, if it is asked for one token after the other and may
-only say choices. Probabilities come from logits without penalties or temperature.
+A choice's probability is the probability that the model says it, token by token, if at each token
+it may only go on with what leads to a choice. The model's probabilities are taken, before penalties
+and temperature. Where tokens can be cut in several ways, each way counts. Tokens that all remaining
+choices begin with, as the tokenizer cuts them, are taken for said.
 
 Most choices differ in their first token, which the prompt's pass decides: then no step runs.
 """
 
 from __future__ import annotations
 
+import heapq
+import json
 import math
-from collections.abc import Sequence as Series
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,25 @@ from qwink.engine.sampler import Sampler
 from qwink.errors import ShapeError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.sequence import Draft, Sequence
-from qwink.types import Choice, Prompt, SamplingParams, TokenLogprob
+from qwink.types import Choice, Prompt, SamplingParams, Shape, TokenLogprob
 
 Float = NDArray[np.float32]
 Path = tuple[int, ...]
 
+LEAST = 1e-3  # a way to go on that is less likely than this is not followed
+MOST_LOOKS = 4  # for each choice: where all tokens are alike to a model, the ways have no end
+
 _END = -1  # stands for the tokens that end an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Tokens that may have been said, how likely they are, and the choices that begin so."""
+
+    path: Path
+    said: int  # bytes
+    probability: float
+    remaining: tuple[int, ...]
 
 
 class ChoiceSequence(Sequence):
@@ -42,32 +57,36 @@ class ChoiceSequence(Sequence):
         tokenizer: Tokenizer,
         forbidden: NDArray[np.int64],
         vocab_size: int,
-        texts: Series[str],
+        shape: Shape,
+        room: int,
         num_logprobs: int | None = None,
     ) -> None:
-        """`texts`: the choices, of which each is needed as a whole to be scored."""
-        super().__init__(prompt, params, tokenizer, forbidden, vocab_size, num_logprobs)
-        self._ends = np.array([token for token in tokenizer.eos_ids if token < vocab_size])
-        self._texts = tuple(texts)
-        self._paths = [tuple(tokenizer.encode_verbatim(text)) for text in texts]
-        self._branches = _branches(self._paths)
-        # Neighbours share most of their tokens, which stay in the cache from one to the next.
-        self._wanted = sorted(path for path, after in self._branches.items() if len(after) > 1)
-        self._scores: dict[Path, dict[int, float]] = {}  # natural logarithms
-        self._reported: dict[Path, TokenLogprob] = {}  # of a token, with those before it
-        self._cached: Path = ()  # tokens behind the prompt that are in the cache
-        self._running: Path = ()  # those of the step that runs, from `_start`
-        self._start = 0
-        self._chosen: int | None = None
-        self._choices: tuple[Choice, ...] = ()
+        """`shape` is of kind choices; `room`: how many tokens the cache takes behind the prompt.
 
-    def check_room(self, room: int) -> int:
-        """Most tokens that a choice takes. Raises ShapeError if there is not room for them."""
-        longest = max(map(len, self._paths))
+        Raises ShapeError if a choice has more.
+        """
+        super().__init__(prompt, params, tokenizer, forbidden, vocab_size, num_logprobs)
+        self._tokenizer = tokenizer
+        self._texts = [text.encode() for text in json.loads(shape.source)]
+        longest = max(len(self._tokens(text)) for text in self._texts)
         if longest > room:
             message = f"one of them has {longest} tokens, and the context has {room} left"
             raise ShapeError("choices", message)
-        return longest
+        self.num_reserved = min(room, max(map(len, self._texts)))
+        self._ends = np.array([token for token in tokenizer.eos_ids if token < vocab_size])
+        self._probabilities = [0.0] * len(self._texts)
+        self._likeliest = [Place((), 0, -1.0, ())] * len(self._texts)  # of those of each choice
+        # Where the next logits are wanted; where others will be, the likeliest first.
+        self._place = self._forward(Place((), 0, 1.0, tuple(range(len(self._texts)))))
+        self._open: list[tuple[float, Path, Place]] = []
+        self._num_looks = 0
+        self._cached: Path = ()  # tokens behind the prompt that are in the cache
+        self._running: Path = ()  # those of the step that runs
+        self._start = 0  # how many lie before them
+        self._answer: Path = ()  # the tokens to say, once a text is chosen
+        self._reported: list[TokenLogprob] = []  # of the answer's tokens
+        self._first: Float | None = None  # the prompt's logits, if they are to be reported
+        self._choices: tuple[Choice, ...] = ()
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -83,7 +102,7 @@ class ChoiceSequence(Sequence):
 
     @property
     def complete(self) -> bool:
-        whole = self._chosen is not None and tuple(self.generated) == self._paths[self._chosen]
+        whole = bool(self._answer) and tuple(self.generated) == self._answer
         return whole and not self._stops.stopped
 
     @property
@@ -91,102 +110,124 @@ class ChoiceSequence(Sequence):
         return True
 
     def draft(self, most: int, guesses: int | None = None) -> Draft:
-        """The tokens that must run, beyond the first of them; there are no guesses."""
+        """The tokens that must run, beyond the first of them. There are no guesses."""
         ids = self._missing()[1 : 1 + most]
         return Draft(ids, (1.0,) * len(ids), len(ids))
 
     def next_ids(self, num_drafts: int = 0) -> tuple[int, ...]:
         missing = self._missing()
-        self._start = len(self._wanted[0]) - len(missing)
+        self._start = len(self._target) - len(missing)
         self._running = missing[: 1 + num_drafts]
         return self._running
 
     @property
     def num_logits(self) -> int:
-        """Logits before the first place that is wanted are not looked at."""
-        places = self._places()
-        first = next((i for i, place in enumerate(places) if place in self._wanted), -1)
-        return len(places) - first if first >= 0 else 1
+        return len(self._running) if self._answer else 1
 
-    def _places(self) -> list[Path]:
-        """Where the tokens that run lead to, one after the other; the start before any ran."""
-        before = self._cached[: self._start]
-        return [before + self._running[: count + 1] for count in range(len(self._running))] or [()]
+    @property
+    def _target(self) -> Path:
+        return self._answer[:-1] if self._answer else self._place.path
 
     def _missing(self) -> Path:
-        """The tokens up to the next wanted place that are not in the cache."""
-        target = self._wanted[0]
-        shared = 0
-        for token, cached in zip(target, self._cached, strict=False):
-            if token != cached:
-                break
-            shared += 1
-        # Of a place that was passed without a look, the last token runs again.
+        """The target's tokens that are not in the cache; the last one at least."""
+        target = self._target
+        shared = len(_common([target, self._cached]))
         return target[min(shared, len(target) - 1) :]
 
     def accept(self, logits: Float) -> str:
-        places = self._places()
-        for place, row in zip(places[-len(logits) :], logits, strict=True):
-            self._look(place, row)
-        self._cached = places[-1]
-        if self._wanted:
-            return ""
-        if self._chosen is None:
-            self._chosen = self._choose_text()
-            self._wanted = self._unreported(self._paths[self._chosen])
-            if self._wanted:
+        self._cached = self._cached[: self._start] + self._running
+        if self._answer:
+            for row in logits:
+                self._report(row)
+        else:
+            if not self._cached and self._num_logprobs is not None:
+                self._first = logits[-1].copy()
+            if self._cached != self._target:
                 return ""
-        return self._say(self._paths[self._chosen])
+            self._look(self._place, logits[-1])
+            if self._open:
+                self._place = heapq.heappop(self._open)[-1]
+                return ""
+            self._answer = self._choose_text()
+            self._cached = ()  # what is reported runs again
+            if self._first is not None:
+                self._report(self._first)
+        if self._num_logprobs is not None and len(self._reported) < len(self._answer):
+            return ""
+        return self._say()
 
-    def _unreported(self, path: Path) -> list[Path]:
-        """The places of the chosen text whose logprobs are asked for and not known."""
-        if self._num_logprobs is None:
-            return []
-        return [
-            path[:count] for count in range(len(path)) if path[: count + 1] not in self._reported
+    def _look(self, place: Place, logits: Float) -> None:
+        """Divide a place's probability among the tokens that go on from there."""
+        self._num_looks += 1
+        scores = self._sampler.scores(logits)
+        after: dict[int, list[int]] = {}
+        for choice in place.remaining:
+            rest = self._texts[choice][place.said :]
+            for token in self._tokenizer.starts_of(rest) if rest else (_END,):
+                after.setdefault(token, []).append(choice)
+        values = [
+            _log_sum(scores[self._ends]) if token == _END else float(scores[token])
+            for token in after
         ]
+        total = _log_sum(np.array(values))
+        for (token, remaining), value in zip(after.items(), values, strict=True):
+            probability = place.probability * math.exp(value - total)
+            path, said = place.path, place.said
+            if token != _END:
+                path, said = (*path, token), said + len(self._tokenizer.token_bytes(token))
+            self._enter(Place(path, said, probability, tuple(remaining)))
 
-    def _look(self, path: Path, logits: Float) -> None:
-        """Score the branches behind a place, given the logits there."""
-        if path not in self._branches:
-            return
-        after = self._branches[path]
-        if path not in self._scores:
-            scores = self._sampler.scores(logits)
-            values = {
-                token: _log_sum(scores[self._ends]) if token == _END else float(scores[token])
-                for token in after
-            }
-            total = _log_sum(list(values.values()))
-            self._scores[path] = {
-                token: value - total if total > -math.inf else -math.inf
-                for token, value in values.items()
-            }
-        if self._num_logprobs is not None:
-            for token in after - {_END}:
-                found = self._sampler.logprobs(logits, token, self._num_logprobs)
-                self._reported[(*path, token)] = TokenLogprob(token, found.chosen, found.top)
-        self._wanted = [place for place in self._wanted if place != path]
+    def _enter(self, place: Place) -> None:
+        """Look at a place later, or settle it: where one choice remains, or it is unlikely."""
+        if len(place.remaining) > 1:
+            ahead = self._forward(place)
+            few = self._num_looks + len(self._open) < MOST_LOOKS * len(self._texts)
+            if few and place.probability >= LEAST and len(ahead.path) <= self.num_reserved:
+                heapq.heappush(self._open, (-place.probability, ahead.path, ahead))
+                return
+        for choice in place.remaining:
+            self._probabilities[choice] += place.probability / len(place.remaining)
+            if place.probability > self._likeliest[choice].probability:
+                self._likeliest[choice] = place
 
-    def _choose_text(self) -> int:
-        logs = np.array([self._score(path) for path in self._paths], np.float32)
-        sampler = Sampler(self._params, (), len(logs))
-        order = np.argsort(-logs, kind="stable")
-        self._choices = tuple(Choice(self._texts[i], math.exp(float(logs[i]))) for i in order)
-        return sampler.sample(logs)
+    def _forward(self, place: Place) -> Place:
+        """The place behind the tokens that all choices have in common there."""
+        rests = [self._tokens(self._texts[choice][place.said :]) for choice in place.remaining]
+        common = _common(rests)
+        said = sum(len(self._tokenizer.token_bytes(token)) for token in common)
+        return replace(place, path=place.path + common, said=place.said + said)
 
-    def _score(self, path: Path) -> float:
-        total = 0.0
-        for count in range(len(path) + 1):
-            scores = self._scores.get(path[:count])
-            if scores is not None:
-                total += scores[path[count] if count < len(path) else _END]
-        return total
+    def _tokens(self, text: bytes) -> Path:
+        """As the tokenizer cuts a text, which may begin within a character."""
+        try:
+            return tuple(self._tokenizer.encode_verbatim(text.decode()))
+        except UnicodeDecodeError:
+            first = self._tokenizer.starts_of(text)[0]
+            return (first, *self._tokens(text[len(self._tokenizer.token_bytes(first)) :]))
 
-    def _say(self, path: Path) -> str:
+    def _choose_text(self) -> Path:
+        """The tokens of the chosen text; the choices' probabilities are known from here on."""
+        probabilities = np.array(self._probabilities)
+        order = np.argsort(-probabilities, kind="stable")
+        self._choices = tuple(
+            Choice(self._texts[index].decode(), float(probabilities[index])) for index in order
+        )
+        with np.errstate(divide="ignore"):
+            logs = np.log(probabilities).astype(np.float32)
+        chosen = Sampler(self._params, (), len(logs)).sample(logs)
+        place = self._likeliest[chosen]
+        return place.path + self._tokens(self._texts[chosen][place.said :])
+
+    def _report(self, logits: Float) -> None:
+        """The logprob of the answer's next token."""
+        token = self._answer[len(self._reported)]
+        found = self._sampler.logprobs(logits, token, self._num_logprobs or 0)
+        self._reported.append(TokenLogprob(token, found.chosen, found.top))
+
+    def _say(self) -> str:
         text = ""
-        for count, token in enumerate(path):
-            text += self._take(token, self._reported.get(path[: count + 1]))
+        for index, token in enumerate(self._answer):
+            text += self._take(token, self._reported[index] if self._reported else None)
             if self.finish_reason is not None:
                 break
         if self.finish_reason is None:
@@ -197,17 +238,16 @@ class ChoiceSequence(Sequence):
         return text
 
 
-def _branches(paths: Series[Path]) -> dict[Path, set[int]]:
-    """The tokens that may follow each place of the trie; `_END` where a choice ends."""
-    found: dict[Path, set[int]] = {}
-    for path in paths:
-        for count, token in enumerate((*path, _END)):
-            found.setdefault(path[:count], set()).add(token)
-    return found
+def _log_sum(values: NDArray[Any]) -> float:
+    """The logarithm of a sum of exponentials."""
+    peak = float(values.max())
+    return peak + math.log(float(np.exp(values - peak).sum(dtype=np.float64)))
 
 
-def _log_sum(values: Any) -> float:
-    """The logarithm of a sum of exponentials; minus infinity for none."""
-    array = np.asarray(values, np.float64)
-    peak = float(array.max()) if array.size else -math.inf
-    return peak if peak == -math.inf else peak + math.log(float(np.exp(array - peak).sum()))
+def _common(paths: list[Path]) -> Path:
+    """The tokens that all paths begin with."""
+    shortest = min(paths, key=len)
+    for index, token in enumerate(shortest):
+        if any(path[index] != token for path in paths):
+            return shortest[:index]
+    return shortest

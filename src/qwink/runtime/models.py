@@ -67,6 +67,8 @@ def load(
       none. The answers are the same.
     - `settings`: defaults in place of those from environment variables (`qwink.settings.Settings`).
     - `report`: is called with the progress of an export (`qwink.export.identity.Progress`).
+    - `speculate`: "auto" (default): tokens are drafted where that is exact and saves time; "off":
+      none are. The answers are the same.
 
     Raises ModelNotFound, CheckpointError, ArtifactError, OptionError, OutOfMemory.
 
@@ -87,20 +89,18 @@ def load(
         threads=threads,
     )
     folder = find_model(model or settings.model, options, settings, report)
-    opened = open_engine(folder, options)
-    return VLM(
-        Model(
-            opened.name,
-            opened,
-            Tokenizer.load(folder),
-            ChatTemplate.load(folder),
-            load_generation_defaults(folder).sampling(),
-        ),
-        context,
-        limits,
-        memory,
-        store,
-        speculate,
+    return VLM(open_model(folder, options), context, limits, memory, store, speculate)
+
+
+def open_model(folder: Path, options: EngineOptions) -> Model:
+    """The model in an artifact's or, for torch, a checkpoint's folder. Raises as `load` does."""
+    engine = open_engine(folder, options)
+    return Model(
+        engine.name,
+        engine,
+        Tokenizer.load(folder),
+        ChatTemplate.load(folder),
+        load_generation_defaults(folder).sampling(),
     )
 
 

@@ -1,9 +1,9 @@
 """Requests on their way to their first token: images are encoded, prompts prefilled.
 
-Which request runs next: the one with the least work left, where work is tokens to encode and
-tokens to prefill, and requests age: the work that was done for prompts before a request came
-counts as its own. So a short question overtakes a book that is under way, in another slot. But no
-question does that comes after as much work was done as the book is.
+The request with the least rank runs next. Its rank is its remaining work (tokens to encode and
+tokens to prefill) plus the work that was done for prompts before it arrived. So a short question
+runs before a long document that has begun, in another slot. But requests that arrive after as much
+work was done as the document needs do not run before it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from qwink.types import Event, Patches
 Float = NDArray[np.float32]
 Tell = Callable[[Ticket, Event], None]
 
-# While there are answers under way, a chunk is as long as takes about this time: shorter chunks
-# let streams go on sooner, but read the weights more often.
+# While answers are generated, a chunk takes about this time. Shorter chunks make the gaps in
+# streams shorter, but read the weights more often.
 HURRIED_CHUNK_S = 0.2
 SHORTEST_CHUNK = 64  # tokens; shorter ones take nearly as long
 
 
 class Prompts:
-    """The tickets under way. Those first in order run together, as many as the engine gains from.
+    """The tickets that have begun. Those first in order run together, as many as run faster so.
 
     The others have begun and were overtaken.
     """
@@ -60,7 +60,7 @@ class Prompts:
         self._tokens_per_second: float | None = None  # of the chunk that ran last
 
     def close(self) -> None:
-        """Let go of the engine and its cache. Nothing runs afterwards."""
+        """Release the engine and its cache. Nothing runs afterwards."""
         self._encodings.clear()
         del self._engine, self._cache, self._tell
 

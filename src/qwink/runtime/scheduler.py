@@ -54,7 +54,7 @@ class Limits:
 
 
 class Scheduler:
-    """Runs requests on an engine, in a thread of its own. Close it when done."""
+    """Runs requests on an engine, in a separate thread. Close it when done."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Scheduler:
     def check(self) -> None:
         """Raises EngineStopped if nothing can be submitted.
 
-        It takes no lock: in a child of a fork, another thread may hold it for ever.
+        It takes no lock: in a child of a fork, a thread of the parent may hold the lock.
         """
         if os.getpid() != self._process:
             raise EngineStopped("the model was loaded before fork; load it in the child")
@@ -158,9 +158,9 @@ class Scheduler:
         return future.result()
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Take nothing new, finish what is under way for up to `timeout_s`, then end the rest.
+        """Refuse new requests, wait up to `timeout_s` for running ones, then end the rest.
 
-        The engine and its cache are let go of. In a child of a fork it does nothing.
+        Releases the engine and its cache. Does nothing in a child of a fork.
         """
         if os.getpid() != self._process:
             return
@@ -202,7 +202,7 @@ class Scheduler:
                     self._step()
         except BaseException as error:
             logger.exception("the engine thread died")
-            failure = EngineStopped(f"the engine died: {error}; load the model again")
+            failure = EngineStopped(f"the engine failed: {error}; load the model again")
             with self._wake:  # no request is accepted between the error and the sweep
                 self.error = error
                 tickets, calls = self._tickets(), list(self._calls)

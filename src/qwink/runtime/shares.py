@@ -1,11 +1,10 @@
-"""Who runs next on the engine: prompts, or the answers under way.
+"""What runs next on the engine: prompts or running answers.
 
-While there are answers, prompts' work (parts of the encoder, chunks of prompts) gets half of the
-time at most. After a step of the answers, prompts may run for as long as that step took. Work that
-takes longer is made up for by further steps before prompts run again. So a stream waits between
-two steps for one piece of work, or for as long as its last step took, whichever is longer. Without
-answers prompts have all the time, and without prompts the answers have; time that was not used is
-not kept for later.
+While there are answers, work on prompts (parts of the encoder, chunks of prompts) gets at most half
+of the time. After a step of the answers, prompts may run for as long as that step took. If they run
+longer, as much time of steps follows before prompts run again. A stream therefore waits between two
+steps for one piece of work, or for as long as its last step took, whichever is longer. Without
+answers prompts use all the time, and without prompts answers do. Unused time is not kept for later.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Slots:
         return sum(list(self._reserved.values())) * self._token_bytes
 
     def close(self) -> None:
-        """Let go of the cache. Only sizes and counts may be asked for afterwards."""
+        """Release the cache. Afterwards only sizes and counts can be read."""
         self._held.clear()
         self._reserved.clear()
         del self._cache
@@ -95,7 +95,7 @@ class Slots:
     def acquire(self, prompt: Prompt, num_tokens: int) -> Lease | None:
         """A slot for a prompt and its answer, `num_tokens` in all; None while there is no room.
 
-        One request alone gets a slot whatever it needs.
+        A request that runs alone gets a slot, even if it needs more than the limit.
         """
         wanted = num_tokens * self._token_bytes
         all_in_use = len(self._reserved) == self._cache.num_slots

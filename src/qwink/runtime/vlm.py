@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
@@ -431,8 +430,7 @@ class VLM:
             params = replace(chosen, seed=seed)
             common = model.tokenizer, self._forbidden, self._vocab_size
             if shape is not None and shape.kind == "choices":
-                texts = json.loads(shape.source)
-                return ChoiceSequence(prompt, params, *common, texts, num_logprobs)
+                return ChoiceSequence(prompt, params, *common, shape, room, num_logprobs)
             return TokenSequence(
                 prompt,
                 params,
@@ -444,7 +442,7 @@ class VLM:
 
         first, most = sequence(0), chosen.max_tokens
         if isinstance(first, ChoiceSequence):
-            most = max(most, first.check_room(room))
+            most = max(most, first.num_reserved)
         return Request(
             first,
             tuple(preparing.images.values()),

@@ -67,8 +67,8 @@ class AskedTurn:
 class Asked:
     """A checked request. With `continue_final`, the answer continues the assistant's last turn.
 
-    `prediction` is a text that the client expects the answer to resemble.
-    `shape_place` is the field of the request that asks for the shape of the answer.
+    `prediction` is a text that the client expects the answer to resemble. `shape_place` is the
+    field of the request that asks for the shape of the answer.
     """
 
     model: str

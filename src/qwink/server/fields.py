@@ -88,7 +88,7 @@ def without_unsupported(values: Any, table: Mapping[str, Unsupported]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class UnknownField:
-    """A field that nobody knows. `similar` is the known field with the most similar name."""
+    """An unknown field. `similar` is the known field with the most similar name."""
 
     path: str  # such as messages[0].foo
     is_null: bool

@@ -107,7 +107,7 @@ class Part(Lenient):
         advice = _UNSUPPORTED_PARTS.get(kind) if isinstance(kind, str) else None
         if advice is not None:
             raise InvalidField(f"{kind}: {advice}", "unsupported_field", "type")
-        what = "is missing" if kind is None else "is none that this server knows"
+        what = "is missing" if kind is None else "is unknown"
         raise InvalidField(f"the type of this part {what}; {_HOW}", field="type")
 
 

@@ -38,8 +38,8 @@ _FAILED_S = 1.0  # how long /health reports a dead engine before the process end
 def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
     """Serve until SIGTERM or SIGINT; `say` prints a line of status for a person.
 
-    Must be called in the main thread, for the process's signals are handled. Ends the process where
-    the model is still loading a while after the signal: Python would crash at its own end.
+    Must be called in the main thread, because it handles signals. If the model is still loading a
+    while after the signal, it ends the process without Python's shutdown, which would crash.
     Raises OptionError if the address is in use, and the error that stopped the model from loading
     or ended its engine.
     """
@@ -117,7 +117,7 @@ async def _serve(
         return service.loading
     if isinstance(service.error, QwinkError):
         raise service.error
-    raise QwinkError(f"the engine died: {service.error}") from service.error
+    raise QwinkError(f"the engine failed: {service.error}") from service.error
 
 
 async def _announce(service: ModelService, say: Say) -> None:

@@ -108,7 +108,7 @@ def test_a_gpu_that_is_not_there() -> None:
         (["--pictures", 51], "there are 1 to 50"),
         (["--rungs", "a,z"], "there are a,b,c,d,e,f,g,h,i"),
         (["--recipe", "exact"], "compares exact with another"),
-        (["--gpu", "--users", 3], "--users is of the ladder on the CPU"),
+        (["--gpu", "--users", 3], "--users is for the ladder on the CPU"),
         (["--device", "cuda"], "add --gpu"),
         (["--artifact", "fast"], "--artifact takes NAME=DIR"),
         (["--out", "nowhere/ladder.json"], "cannot be written"),

@@ -61,7 +61,7 @@ def test_all_the_same_is_safe() -> None:
 
 
 def test_few_pictures_are_called_few() -> None:
-    assert "hint" in summarise("fast", [picture()]).summary
+    assert "too few pictures" in summarise("fast", [picture()]).summary
 
 
 def test_differences_between_nearly_equal_choices_are_safe() -> None:

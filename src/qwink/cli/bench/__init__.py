@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from qwink.cli.bench.cost import cost
+from qwink.cli.bench.extract import extract
 from qwink.cli.bench.ladder import ladder
 from qwink.cli.bench.load import load
 from qwink.cli.bench.stages import stages
@@ -21,4 +22,5 @@ app = typer.Typer(
 app.command()(stages)
 app.command()(ladder)
 app.command()(load)
+app.command()(extract)
 app.command()(cost)

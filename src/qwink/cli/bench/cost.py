@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 def cost(
     result: Annotated[Path, typer.Argument(help="JSON of qwink bench stages or load.")],
     price_per_hour: Annotated[
-        float, typer.Option(metavar="P", help="Of a machine like the measured one, always on.")
+        float,
+        typer.Option(metavar="P", help="Price of an hour of a machine like the measured one."),
     ],
     pay_per_use_price_per_hour: Annotated[
         float | None,
         typer.Option(
-            metavar="P", help="Of an hour of use where only use is paid; by default the same."
+            metavar="P",
+            help="Price of an hour of use, where only use is paid; by default the same.",
         ),
     ] = None,
     billing_step_ms: Annotated[
@@ -31,7 +33,7 @@ def cost(
     ] = 1.0,
     keep_warm_s: Annotated[
         float,
-        typer.Option(metavar="S", help="A machine without requests is taken away after this."),
+        typer.Option(metavar="S", help="A machine is stopped after this time without requests."),
     ] = 300.0,
     rates: Annotated[
         str, typer.Option(metavar="R,...", help="Images per hour to price.")
@@ -45,8 +47,8 @@ def cost(
         typer.Option(
             metavar="MS",
             min=0,
-            help="What a request on a machine just started takes longer; by default as measured "
-            "by bench stages. Add the time that the provider needs to give you a machine.",
+            help="Extra time of the first request on a machine that was just started; by default "
+            "as measured by bench stages. Add the time that the provider needs to start a machine.",
         ),
     ] = None,
     out: Annotated[

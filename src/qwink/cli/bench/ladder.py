@@ -60,7 +60,7 @@ def ladder(
         typer.Option(metavar="KEY,...", help="Only these, such as a,d,f; by default all."),
     ] = None,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Climb the ladder of PyTorch on a GPU instead.")
+        bool, typer.Option("--gpu", help="Run the ladder of PyTorch on a GPU instead.")
     ] = False,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="With --gpu: by default cuda; cpu tries it.")
@@ -93,9 +93,9 @@ def ladder(
     check_out(out)
     for name, value in (("--recipe", recipe), ("--artifact", artifact), ("--users", users)):
         if gpu and value:
-            raise OptionError(f"{name} is of the ladder on the CPU; leave out {name} or --gpu")
+            raise OptionError(f"{name} is for the ladder on the CPU; leave out {name} or --gpu")
     if device is not None and not gpu:
-        raise OptionError("--device is of the ladder on a GPU; add --gpu")
+        raise OptionError("--device is for the ladder on a GPU; add --gpu")
     settings = Settings.from_environment()
     final, users = recipe or settings.recipe, users or 4
     if final == "exact" and not gpu:

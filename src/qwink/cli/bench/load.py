@@ -17,7 +17,10 @@ QUESTION = "Describe this picture in detail."
 
 def load(
     url: Annotated[
-        str, typer.Argument(help="Of an OpenAI-compatible server, such as http://127.0.0.1:8000.")
+        str,
+        typer.Argument(
+            help="Base URL of an OpenAI-compatible server, such as http://127.0.0.1:8000."
+        ),
     ],
     image: Annotated[
         Path | None,
@@ -56,7 +59,10 @@ def load(
     ] = None,
     price_per_hour: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Of the server: adds what images cost, see bench cost."),
+        typer.Option(
+            metavar="P",
+            help="Price of an hour of the server: adds what images cost, see bench cost.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the JSON document there.")
@@ -84,7 +90,7 @@ def load(
     from qwink.lab.pictures.sample import sample_picture
 
     if not url.startswith(("http://", "https://")):
-        raise OptionError(f"{url!r} is no address; write it as http://127.0.0.1:8000")
+        raise OptionError(f"{url!r} is not a URL; write it as http://127.0.0.1:8000")
     check_out(out)
     levels = numbers(concurrency, "--concurrency")
     fields = _fields(extra)

@@ -44,7 +44,10 @@ def stages(
     answer_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Longest answer.")] = 16,
     price_per_hour: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Of this machine: adds what images cost, see bench cost."),
+        typer.Option(
+            metavar="P",
+            help="Price of an hour of this machine: adds what images cost, see bench cost.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the JSON document there.")

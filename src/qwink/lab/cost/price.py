@@ -88,9 +88,7 @@ def make_bill(
     """Raises OptionError for a rate that is not above 0."""
     for rate in rates:
         if not (math.isfinite(rate) and rate > 0):
-            raise OptionError(
-                f"a rate of {rate:g} images per hour makes no sense; give one above 0"
-            )
+            raise OptionError(f"a rate is {rate:g} images per hour; it must be above 0")
     return Bill(
         tariff,
         service,

@@ -118,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, found in result["contenders"].items():
         if found["num_major_faults"]["median"] > FEW_FAULTS:
             print(
-                f"warning: {name} read from disk in most rounds; memory is too short for all of "
-                "them at once, or something else runs",
+                f"warning: {name} read from disk in most rounds; there is too little memory "
+                "for all engines at once, or another program uses it",
                 file=sys.stderr,
             )
     out = args.out or RESULTS / (f"peers-{args.tried}.json" if args.tried else "peers.json")

@@ -118,7 +118,7 @@ def _num_visual(chunk: Any) -> int:
 
 def _made(handle: Any) -> Any:
     if not handle:
-        raise ValueError("llama.cpp refused a file; its own command-line tools say why")
+        raise ValueError("llama.cpp cannot load a file; run its command-line tools to see why")
     return handle
 
 

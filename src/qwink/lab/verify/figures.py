@@ -98,10 +98,10 @@ def doubt(references: Sequence[Reference]) -> str | None:
     count = len(references)
     sure = sum(reference.confidence for reference in references) / count
     if sure < LEAST_CONFIDENCE:
-        return f"exact itself gives its own choices a probability of only {sure:.1%} on average"
+        return f"exact gives its choices a mean probability of only {sure:.1%}"
     circling = sum(reference.repetition > MOST_REPETITION for reference in references)
     if circling > count / 2:
-        return f"exact itself repeats itself in {circling} of its {count} answers"
+        return f"exact repeats itself in {circling} of its {count} answers"
     return None
 
 
@@ -165,8 +165,8 @@ def _judge(
     counted = f"{recipe} answers as exact does on {num_same} of {count} pictures"
     if why_unknown is not None:
         return "unknown", (
-            f"{counted}, which says nothing: {why_unknown}, as models with random weights do, "
-            "and others with pictures beyond them"
+            f"{counted}; no verdict: {why_unknown}, which happens with random weights and with "
+            "pictures that the model cannot read"
         )
     if changed:
         verdict: Verdict = "look" if len(changed) <= MOST_CHANGED * count else "avoid"
@@ -176,5 +176,5 @@ def _judge(
         if num_same == count
         else "; the others differ only in choices that exact finds nearly as likely"
     )
-    hint = "" if count >= FEW_PICTURES else "; so few pictures are a hint, no proof"
+    hint = "" if count >= FEW_PICTURES else "; these are too few pictures for a reliable verdict"
     return "safe", f"{counted}{rest}{hint}"

@@ -11,12 +11,7 @@ import PIL.Image
 from PIL import ImageDraw, ImageFont
 
 from qwink.errors import ImageError
-
-# Formats that cannot be read are included, so that they are reported instead of ignored.
-SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".heic", ".heif", ".avif"),
-)
+from qwink.inputs.formats import SUFFIXES, SUPPORTED_FORMATS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +31,11 @@ def samples_in(folder: Path) -> list[Sample]:
     if not folder.is_dir():
         reason = "is a file" if folder.exists() else "no such folder"
         raise ImageError(f"{folder}: {reason}; give a folder with pictures")
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    suffixes = {suffix for names in SUFFIXES.values() for suffix in names}
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
     if not paths:
-        raise ImageError(
-            f"{folder}: no pictures in it; give a folder with JPEG, PNG, WebP, GIF, BMP or TIFF"
-        )
+        known = ", ".join(SUPPORTED_FORMATS)
+        raise ImageError(f"{folder}: no pictures in it; give a folder with files of {known}")
     return [Sample(path.name, path) for path in paths]
 
 

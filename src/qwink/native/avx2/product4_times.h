@@ -2,7 +2,7 @@
 // TARGET, and for row M: CLEAR(M), ADD(M) for eight values, and FINISH(M), which leaves the integer
 // sums of eight outputs each in low##M and high##M.
 
-// To the float sums, in the same order for each row whatever rows are beside it.
+// To the float sums, in the same order for each row and any other rows.
 #define SCALE(M)                                                                                   \
   {                                                                                                \
     const __m256 row_scale = _mm256_set1_ps(x[M].scale);                                           \

@@ -21,7 +21,7 @@ struct rows {
 AVX2 INLINE void read_panel(const struct rows *r, int64_t m, int64_t k, __m256 v[VECTORS]) {
   const float *x = r->x + m * r->q->layout.row + k / PANEL * r->q->layout.group;
   const int64_t left = r->q->num_columns - k;
-  // Panels lie far apart, each in pages of its own: the processor does not foresee the next.
+  // Panels lie far apart, each in separate pages: the processor does not prefetch the next.
   _mm_prefetch((const char *)(x + 2 * r->q->layout.group), _MM_HINT_T0);
   _mm_prefetch((const char *)(x + 2 * r->q->layout.group + PANEL / 2), _MM_HINT_T0);
   for (int i = 0; i < VECTORS; i++) v[i] = load8(x + 8 * i, left - 8 * i);

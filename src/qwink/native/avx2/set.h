@@ -1,5 +1,5 @@
 // The two sets of 256-bit kernels: "avx2", and "avxvnni" where the processor multiplies four bytes
-// and adds them up in one instruction. Whatever differs has the set's name in front.
+// and adds them up in one instruction. Names of what differs begin with the set's name.
 #pragma once
 #include <immintrin.h>
 

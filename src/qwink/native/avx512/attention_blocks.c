@@ -3,7 +3,7 @@
 //
 // A query's scores, weights and sums are made in the order of the keys, from key 0 on, and keys
 // that it does not see take no part in any of them. So its result depends neither on where the
-// prompt is cut nor on later tokens, whatever these hold.
+// prompt is divided nor on the values of later tokens.
 #ifdef __x86_64__
 #include "attention.h"
 

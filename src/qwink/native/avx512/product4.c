@@ -10,8 +10,8 @@ enum { FAR = 16384, NEAR = 2048 };  // bytes
 enum { AT_ONCE = 8 };  // rows whose sums stay in registers
 
 // Sixteen outputs' weights times `count` rows from `m`: a constant to the compiler, so that the
-// sums stay in registers. A row's sums are made in the same order whatever `count` is, so that an
-// answer does not depend on how many others are being given.
+// sums stay in registers. A row's sums are made in the same order for every `count`, so that an
+// answer does not depend on the number of concurrent answers.
 AVX512 static inline __attribute__((always_inline)) void times(const struct product4 *p,
                                                                int64_t tile, int64_t m,
                                                                const int count, __m512 *sum) {

@@ -16,7 +16,7 @@ struct rows {
 
 AVX512 static inline __m512 raw(const struct rows *r, int64_t m, int64_t k, __mmask16 mask) {
   const float *x = r->x + m * r->q->layout.row + k / PANEL * r->q->layout.group + k % PANEL;
-  // Panels lie far apart, each in pages of its own: the processor does not foresee the next.
+  // Panels lie far apart, each in separate pages: the processor does not prefetch the next.
   _mm_prefetch((const char *)(x + 2 * r->q->layout.group), _MM_HINT_T0);
   return _mm512_maskz_loadu_ps(mask, x);
 }

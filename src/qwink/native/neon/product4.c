@@ -21,7 +21,7 @@ enum { AT_ONCE = 4 };  // rows that share a pass over a tile's weights
   }
 
 // 32 inputs of sixteen outputs; `count` is a constant to the compiler. A row's float sums are made
-// in the same order whatever rows are beside it.
+// in the same order for any other rows.
 DOTPROD INLINE void block_times(const uint8_t *weight, const struct block4 *x, const int count,
                                 const float32x4_t scale[4], float (*sums)[TILE]) {
   int32x4_t sum[AT_ONCE][4];
