@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from qwink.errors import OptionError
 from qwink.inputs.frames import VideoOptions
+from qwink.inputs.tools import Tool
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.sampling import AskedSampling
 from qwink.server.failures import Failure
 from qwink.server.messages import ChatMessage, VideoUrls
 from qwink.server.schema import AnswerRequest
-from qwink.types import SamplingParams, Shape, Task
+from qwink.types import SamplingParams, Shape, Task, ToolCall
 
 # OpenAI's `detail` of a picture, and the task whose picture size it stands for.
 _TASKS: dict[str, Task] = {"low": "describe", "high": "document", "original": "document"}
@@ -56,9 +57,10 @@ class AskedVideo:
 class AskedTurn:
     """One turn. `place` is the field of the request that holds its content."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     parts: tuple[str | AskedPicture | AskedVideo, ...]
     place: str
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ class Asked:
     continue_final: bool = False
     prediction: str = ""
     warnings: tuple[str, ...] = ()
+    count: int = 1  # of answers
     shape_place: str = ""
+    tools: tuple[Tool, ...] = ()
 
     @property
     def shape(self) -> Shape | None:
@@ -119,7 +123,7 @@ def _turn(message: ChatMessage, place: str) -> AskedTurn:
             parts.append(part.text or "")
             continue
         what = "picture" if part.image_url else "video"
-        if message.role != "user":
+        if message.role != "user" and (message.role != "tool" or part.image_url is None):
             raise _wrong(here, f"a turn of role {message.role} has a {what}; move it to a user's")
         if part.image_url is not None:
             task = _TASKS.get(part.image_url.detail or "auto")
@@ -127,7 +131,10 @@ def _turn(message: ChatMessage, place: str) -> AskedTurn:
         elif part.video_url is not None:
             parts.append(_video(part.video_url, here))
     role = "system" if message.role == "developer" else message.role
-    return AskedTurn(role, tuple(parts), place)
+    calls = [
+        ToolCall(call.function.name, call.function.arguments) for call in message.tool_calls or ()
+    ]
+    return AskedTurn(role, tuple(parts), place, tuple(calls))
 
 
 def _video(video: VideoUrls, place: str) -> AskedVideo:
@@ -153,7 +160,7 @@ def _wrong(place: str, message: str) -> Failure:
 def template_limits(messages: Sequence[ChatMessage]) -> list[str]:
     """Warnings about what the model's chat template has no place for."""
     warnings = []
-    if any(message.name for message in messages):
+    if any(message.name and message.role != "tool" for message in messages):
         warnings.append("the model does not see the names of turns; write them into the texts")
     roles = [message.role in ("system", "developer") for message in messages]
     if any(late and not all(roles[:index]) for index, late in enumerate(roles)):
