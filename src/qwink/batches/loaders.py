@@ -9,6 +9,8 @@ from pathlib import PurePath
 
 from qwink.batches.items import Part
 from qwink.inputs.files import read_path
+from qwink.inputs.pdf import open_pdf
+from qwink.runtime.documents import page_picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ def _picture(path: str) -> Iterator[Part]:
     yield Part(partial(read_path, path))
 
 
+def _pages(path: str) -> Iterator[Part]:
+    pdf = open_pdf(path)
+    for number in range(1, pdf.num_pages + 1):
+        yield Part(partial(page_picture, pdf, number), page=number)
+
+
 PICTURE = Kind(
     "picture",
     frozenset(
@@ -34,7 +42,8 @@ PICTURE = Kind(
     ),
     _picture,
 )
-KINDS = (PICTURE,)
+PDF = Kind("PDF", frozenset({".pdf"}), _pages)
+KINDS = (PICTURE, PDF)
 
 
 def known_kind(path: str) -> Kind | None:
