@@ -14,6 +14,7 @@ from qwink.cli.console import (
     CONTROLS,
     RecipeName,
     SpeculateName,
+    TextLayerName,
     as_utf8,
     on_terminal,
     remark,
@@ -30,6 +31,7 @@ from qwink.cli.options import (
     Threads,
     seconds,
 )
+from qwink.cli.pages import ask_pages
 from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.cli.sources import check_options, check_sources, read_streams
 from qwink.errors import OptionError
@@ -43,7 +45,7 @@ def ask(
     images: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="IMAGE", help="Path or data URL of a picture or video; - reads stdin."
+            metavar="IMAGE", help="Path or data URL of a picture, video or PDF; - reads stdin."
         ),
     ] = None,
     question: Question = None,
@@ -179,6 +181,20 @@ def ask(
             "camera.",
         ),
     ] = None,
+    pages: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Pages of a PDF, such as 1-3,7; by default all."),
+    ] = None,
+    text_layer: Annotated[
+        TextLayerName | None,
+        typer.Option(
+            help="use gives the model the text that a page of a PDF carries, too; it may differ "
+            "from what the page shows. [ignore]"
+        ),
+    ] = None,
+    each_page: Annotated[
+        bool, typer.Option("--each-page", help="Ask about each page of a PDF apart.")
+    ] = False,
     context: Annotated[
         int | None,
         typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
@@ -200,6 +216,7 @@ def ask(
       qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
       qwink ask photo.jpg -q "Day or night?" --choices day,night --json
       qwink ask clip.mp4 -q "What happens?"
+      qwink ask report.pdf --pages 1-3 -q "Which risks are named?"
       qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
     sources = images or []
@@ -231,6 +248,8 @@ def ask(
         "max_frames": max_frames,
         "start": start,
         "end": end,
+        "pages": pages,
+        "text_layer": text_layer,
     }
     given = {key: value for key, value in sampling.items() if value is not None}
     sized = {key: value for key, value in sizes.items() if value is not None}
@@ -239,6 +258,8 @@ def ask(
         raise OptionError("--every asks about one video; give one")
     if step_s is not None and draw is not None:
         raise OptionError("--every and --draw exclude each other")
+    if each_page and (len(sources) != 1 or step_s is not None or draw is not None):
+        raise OptionError("--each-page asks about one PDF, without --every and --draw")
     check_options(given, sized)
     check_sources(sources, sized)
     if len(sources) > 1:
@@ -262,6 +283,9 @@ def ask(
         ask_moments(
             vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json
         )
+        return
+    if each_page:
+        ask_pages(vlm, pictures[0], question, system, given | shape, sized, as_json=as_json)
         return
     events = vlm.stream(pictures, question, system=system, **given, **sized, **shape)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qwink.export.identity import Progress
 
 # Copies of values in the runtime, which imports NumPy; help must not. A test compares them.
+TextLayerName: TypeAlias = Literal["ignore", "use"]
 TaskName: TypeAlias = Literal["auto", "ocr", "document", "describe", "locate", "frame"]
 RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
 LayoutName: TypeAlias = Literal["native", "onnxruntime"]

@@ -11,7 +11,7 @@ from qwink.errors import ImageError, ImageTooLarge, OptionError
 
 PICTURE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif", ".mp4", ".mov", ".mkv", ".webm", ".avi"),
+    *(".avif", ".heic", ".heif", ".mp4", ".mov", ".mkv", ".webm", ".avi", ".pdf"),
 )
 
 
@@ -30,6 +30,7 @@ def check_sources(sources: list[str], sizes: dict[str, Any]) -> None:
     """Check pictures before the model is loaded. Raises ImageError, OptionError."""
     from qwink.inputs.containers import is_video
     from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
+    from qwink.inputs.pdf import is_pdf, open_pdf
     from qwink.inputs.video import open_video
 
     limit = sizes.get("max_image_pixels", MAX_IMAGE_PIXELS)
@@ -43,6 +44,8 @@ def check_sources(sources: list[str], sizes: dict[str, Any]) -> None:
             try:
                 if is_video(source):
                     open_video(source, limit)
+                elif is_pdf(source):
+                    open_pdf(source)
                 else:
                     open_image(source, limit)
             except ImageError as error:

@@ -16,6 +16,7 @@ from qwink.inputs.files import spelled
 from qwink.inputs.frames import VideoOptions
 from qwink.inputs.images import MAX_IMAGE_PIXELS, OpenedImage, decode, open_image
 from qwink.inputs.patches import Resample, prepare
+from qwink.inputs.pdf import PdfOptions
 from qwink.model.config import ModelConfig
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import EncodedImage, Grid, Patches, Picture, Task
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class ImageOptions:
     """How images are sized. Areas in pixels; None leaves them to the task.
 
-    `video` says which frames of a video are shown.
+    `video` says which frames of a video are shown, `pdf` which pages of a PDF.
 
     `fetch_policy` says which URLs are fetched; without one, none are.
     """
@@ -40,6 +41,7 @@ class ImageOptions:
     max_image_pixels: int = MAX_IMAGE_PIXELS
     fetch_policy: FetchPolicy | None = None
     video: VideoOptions = field(default_factory=VideoOptions)
+    pdf: PdfOptions = field(default_factory=PdfOptions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,10 @@ from qwink.engine.base import Engine
 from qwink.errors import Cancelled, ContextOverflow, ImageError, OptionError
 from qwink.inputs.frames import VideoOptions
 from qwink.inputs.length import least_tokens
+from qwink.inputs.pdf import PdfOptions
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.boxes import NOTHING_SHOWN, Shown
+from qwink.runtime.documents import FoundPdf
 from qwink.runtime.messages import ImagePart, text_of
 from qwink.runtime.parts import Found, Parts, find_part, prepare_part
 from qwink.runtime.preparation import ImageOptions, PreparedImage
@@ -76,10 +78,14 @@ class Turns:
                 self._check_room(num_tokens)
                 found[-1].append(image)
                 yield
-        if options.video != VideoOptions() and not _has_video(found):
+        if options.video != VideoOptions() and not _has(FoundVideo, found):
             raise OptionError(
                 "fps, num_frames, min_frames, max_frames, start and end are options of videos, and "
                 "there is none; leave them out"
+            )
+        if options.pdf != PdfOptions() and not _has(FoundPdf, found):
+            raise OptionError(
+                "pages and text_layer are options of PDFs, and there is none; leave them out"
             )
         known: dict[Hashable, Parts] = {}
         given: list[PreparedImage] = []  # every picture in order, equal ones too
@@ -140,8 +146,8 @@ def _shown(turns: Sequence[Message]) -> Shown:
     return Shown(sizes, len(sizes) - num_last, num_last > 1)
 
 
-def _has_video(turns: Sequence[Sequence[Any]]) -> bool:
-    return any(isinstance(part, FoundVideo) for parts in turns for part in parts)
+def _has(kind: type, turns: Sequence[Sequence[Any]]) -> bool:
+    return any(isinstance(part, kind) for parts in turns for part in parts)
 
 
 @contextmanager

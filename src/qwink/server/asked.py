@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from qwink.errors import OptionError
+from qwink.inputs.data_urls import is_data_url
 from qwink.inputs.frames import VideoOptions
+from qwink.inputs.pdf import PdfOptions
 from qwink.inputs.tools import Tool
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.sampling import AskedSampling
 from qwink.server.failures import Failure
-from qwink.server.messages import ChatMessage, VideoUrls
+from qwink.server.messages import ChatMessage, PdfFile, VideoUrls
 from qwink.server.schema import AnswerRequest
 from qwink.types import SamplingParams, Shape, Task, ToolCall
 
@@ -54,11 +56,23 @@ class AskedVideo:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedPdf:
+    """A PDF as a data URL."""
+
+    url: str
+    options: PdfOptions
+    place: str
+
+
+AskedPart = str | AskedPicture | AskedVideo | AskedPdf
+
+
+@dataclass(frozen=True, slots=True)
 class AskedTurn:
     """One turn. `place` is the field of the request that holds its content."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    parts: tuple[str | AskedPicture | AskedVideo, ...]
+    parts: tuple[AskedPart, ...]
     place: str
     calls: tuple[ToolCall, ...] = ()
 
@@ -116,13 +130,13 @@ def turns_of(messages: Sequence[ChatMessage], places: Sequence[str]) -> tuple[As
 
 
 def _turn(message: ChatMessage, place: str) -> AskedTurn:
-    parts: list[str | AskedPicture | AskedVideo] = []
+    parts: list[AskedPart] = []
     for index, part in enumerate(message.content):
         here = f"{place}[{index}].{part.place}"
         if part.type == "text":
             parts.append(part.text or "")
             continue
-        what = "picture" if part.image_url else "video"
+        what = {"image_url": "picture", "video_url": "video"}.get(part.type, "file")
         if message.role != "user" and (message.role != "tool" or part.image_url is None):
             raise _wrong(here, f"a turn of role {message.role} has a {what}; move it to a user's")
         if part.image_url is not None:
@@ -130,6 +144,8 @@ def _turn(message: ChatMessage, place: str) -> AskedTurn:
             parts.append(AskedPicture(part.image_url.url, task, here))
         elif part.video_url is not None:
             parts.append(_video(part.video_url, here))
+        elif part.file is not None:
+            parts.append(_pdf(part.file, here))
     role = "system" if message.role == "developer" else message.role
     calls = [
         ToolCall(call.function.name, call.function.arguments) for call in message.tool_calls or ()
@@ -149,7 +165,17 @@ def _video(video: VideoUrls, place: str) -> AskedVideo:
     return AskedVideo(urls, bool(video.pictures), rate, options, place)
 
 
-def _says_something(part: str | AskedPicture | AskedVideo) -> bool:
+def _pdf(file: PdfFile, place: str) -> AskedPdf:
+    data = file.file_data
+    url = data if is_data_url(data) else f"data:application/pdf;base64,{data}"
+    try:
+        options = PdfOptions(file.pages, file.text_layer or "ignore")
+    except OptionError as error:
+        raise _wrong(place.replace("file_data", "pages"), str(error)) from None
+    return AskedPdf(url, options, place)
+
+
+def _says_something(part: AskedPart) -> bool:
     return not isinstance(part, str) or bool(part.strip())
 
 

@@ -19,6 +19,7 @@ from qwink.server.tool_schema import MessageCall
 _TEXTS = ("text", "input_text", "output_text", "refusal")
 _IMAGES = ("image_url", "input_image")
 _VIDEOS = ("video_url", "input_video", "video")
+_FILES = ("file", "input_file")
 _HOW = (
     'write {"type": "text", "text": "..."} or '
     '{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}'
@@ -31,12 +32,14 @@ _HOW_VIDEO = (
     'write {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,..."}}, or '
     '{"type": "video", "video": [URLs of pictures], "fps": 2}'
 )
+_HOW_FILE = (
+    'write {"type": "file", "file": {"file_data": "data:application/pdf;base64,..."}}, with '
+    'pages such as "1-3" beside file_data'
+)
 # Names of qwen-vl-utils for our options of videos.
 _VIDEO_NAMES = {"nframes": "num_frames", "video_start": "start", "video_end": "end"}
 _UNSUPPORTED_PARTS = {
     "input_audio": "sound is not supported; write what is said as text",
-    "file": "files are not supported; send each page as a picture, as image_url",
-    "input_file": "files are not supported; send each page as a picture, as image_url",
     "image": f"this is not OpenAI's spelling of a picture; {_HOW_PICTURE}",
     "tool_use": "this is not OpenAI's spelling; write tool_calls beside content",
     "tool_result": 'this is not OpenAI\'s spelling; write a turn of role "tool"',
@@ -80,13 +83,23 @@ class VideoUrls(Lenient):
     end: float | None = None
 
 
-class Part(Lenient):
-    """A piece of a message: a text, a picture or a video. `place` is the field that holds it."""
+class PdfFile(Lenient):
+    """A PDF as a data URL, or its base64 alone. `pages` and `text_layer`: see `PdfOptions`."""
 
-    type: Literal["text", "image_url", "video_url"]
+    file_data: str = Field(min_length=1)
+    filename: str | None = None
+    pages: str | None = None
+    text_layer: Literal["ignore", "use"] | None = None
+
+
+class Part(Lenient):
+    """A piece of a message: a text, a picture, a video or a PDF. `place` is its field."""
+
+    type: Literal["text", "image_url", "video_url", "file"]
     text: str | None = None
     image_url: ImageUrl | None = None
     video_url: VideoUrls | None = None
+    file: PdfFile | None = None
     place: str = Field("image_url.url", exclude=True)
 
     @model_validator(mode="before")
@@ -104,6 +117,8 @@ class Part(Lenient):
             return _image(kind, rest)
         if isinstance(kind, str) and kind in _VIDEOS:
             return _video(kind, rest)
+        if isinstance(kind, str) and kind in _FILES:
+            return _file(kind, rest)
         advice = _UNSUPPORTED_PARTS.get(kind) if isinstance(kind, str) else None
         if advice is not None:
             raise InvalidField(f"{kind}: {advice}", "unsupported_field", "type")
@@ -154,6 +169,25 @@ def _video(kind: str, part: dict[str, Any]) -> dict[str, Any]:
             video = {name: part.pop(name)} | video
     video = {_VIDEO_NAMES.get(name, name): value for name, value in video.items()}
     return part | {"type": "video_url", "video_url": video, "place": place}
+
+
+def _file(kind: str, part: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name in PdfFile.model_fields if name in part]
+    file: Any = (
+        part.pop("file", None) if kind == "file" else {name: part.pop(name) for name in names}
+    )
+    inner = "file." if kind == "file" else ""
+    for name in ("file_id", "file_url"):
+        if (file or {}).get(name) or part.get(name):
+            raise InvalidField(
+                f"{name}: files of /v1/files are not read here; {_HOW_FILE}",
+                "unsupported_field",
+                name,
+            )
+    if not isinstance(file, dict) or not isinstance(file.get("file_data"), str):
+        raise InvalidField(f"a part of type {kind} needs file_data; {_HOW_FILE}", field=None)
+    file = {name: value for name, value in file.items() if value is not None}
+    return part | {"type": "file", "file": file, "place": f"{inner}file_data"}
 
 
 def _as_parts(content: Any) -> Any:
