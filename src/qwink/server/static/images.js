@@ -60,8 +60,10 @@ function drawn(source, width, height, ground = null) {
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext('2d');
   context.imageSmoothingQuality = 'high';
-  context.fillStyle = '#fff'; // transparent parts become white, as on the server
-  context.fillRect(0, 0, width, height);
+  if (ground) {
+    context.fillStyle = ground;
+    context.fillRect(0, 0, width, height);
+  }
   context.drawImage(source, 0, 0, width, height);
   return canvas;
 }
