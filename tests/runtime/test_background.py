@@ -8,8 +8,8 @@ import pytest
 
 from qwink.errors import Overloaded
 from qwink.runtime.request import Listener
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.waiting import Limits
 from qwink.types import Event
 from tests.runtime.test_scheduler import Inbox, request, running, submit
 
@@ -22,7 +22,7 @@ def submit_background(vlm: VLM, text: str, listener: Listener, max_tokens: int =
 
 def noting(order: list[str], name: str, inbox: Inbox) -> Callable[[Event | Exception], None]:
     """A listener that notes the first text and the end."""
-    begun = []
+    begun: list[bool] = []
 
     def listener(message: Event | Exception) -> None:
         if isinstance(message, Event) and message.text and not begun:

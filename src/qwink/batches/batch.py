@@ -25,7 +25,6 @@ from qwink.errors import OptionError
 from qwink.inputs.images import MAX_IMAGE_PIXELS
 from qwink.runtime.models import load
 from qwink.runtime.options import SHAPE_NAMES, AskKeywords, split
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import ImageSource, SamplingParams

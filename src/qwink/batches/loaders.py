@@ -14,7 +14,9 @@ from qwink.errors import ImageError
 from qwink.inputs.containers import is_video
 from qwink.inputs.files import read_path
 from qwink.inputs.images import MAX_IMAGE_PIXELS
+from qwink.inputs.pdf import open_pdf
 from qwink.inputs.video import OpenedVideo, decode_frames, open_video
+from qwink.runtime.documents import page_picture
 from qwink.types import Picture, Video
 
 
@@ -87,6 +89,12 @@ def _moment(video: OpenedVideo, number: int) -> Picture:
     return Picture(frame.pixels, digest.hexdigest(), video.size)
 
 
+def _pages(path: str, _: Loading) -> Iterator[Part]:
+    pdf = open_pdf(path)
+    for number in range(1, pdf.num_pages + 1):
+        yield Part(partial(page_picture, pdf, number), page=number)
+
+
 PICTURE = Kind(
     "picture",
     frozenset(
@@ -94,9 +102,10 @@ PICTURE = Kind(
     ),
     _picture,
 )
+PDF = Kind("PDF", frozenset({".pdf"}), _pages)
 VIDEO = Kind(
     "video",
     frozenset(".mp4 .m4v .mov .mkv .webm .avi .mpg .mpeg .flv .ogv .wmv".split()),  # noqa: SIM905
     _video,
 )
-KINDS = (PICTURE, VIDEO)
+KINDS = (PICTURE, VIDEO, PDF)

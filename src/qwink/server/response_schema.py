@@ -22,6 +22,9 @@ from qwink.server.schema import COMMON_UNSUPPORTED, AnswerRequest
 _ONE = "invalid_value"
 _NO_STORE = "this server stores no answers; send the earlier turns in input"
 _NO_TOOLS = "this server calls no functions; write it as the text of a message"
+_NO_FUNCTIONS = (
+    "this endpoint calls no functions; leave it out, or use /v1/chat/completions, which does"
+)
 LOGPROBS = "message.output_text.logprobs"
 # What OpenAI can add to an answer about reasoning, tools and inputs: here there is none of it to
 # add, so they ask for nothing. Clients send them with each request.
@@ -67,11 +70,22 @@ RESPONSE_UNSUPPORTED = COMMON_UNSUPPORTED | {
         'this model answers without reasoning first; write {"effort": "none"} or leave it out',
         _no_reasoning,
     ),
+    "parallel_tool_calls": Unsupported(_NO_FUNCTIONS, among(True, False)),
+    "tool_choice": Unsupported(
+        'there are no tools to choose from; write "none" or leave it out', among("none", "auto")
+    ),
+    "tools": Unsupported(_NO_FUNCTIONS, empty),
     "truncation": Unsupported(
         'nothing is left out of a conversation; write "disabled" or leave it out',
         among("disabled"),
         _ONE,
     ),
+}
+
+
+_NO_CALLS = {
+    "tool_calls": Unsupported(_NO_TOOLS, empty),
+    "tool_call_id": Unsupported(_NO_TOOLS, empty),
 }
 
 
@@ -87,6 +101,10 @@ class InputItem(ChatMessage):
             advice = _NO_STORE if item["type"] == "item_reference" else _NO_TOOLS
             message = f"only items of type message are supported: {advice}"
             raise InvalidField(message, "unsupported_field", "type")
+        if item.get("role") in ("tool", "function"):
+            message = f"turns of role {item['role']} are not supported: {_NO_TOOLS}"
+            raise InvalidField(message, field="role")
+        item = without_unsupported(item, _NO_CALLS)
         # What answers carry along, and clients send back.
         return {k: v for k, v in item.items() if k not in ("type", "id", "status", "phase")}
 
