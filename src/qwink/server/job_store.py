@@ -15,19 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-Status = Literal[
-    "validating",
-    "failed",
-    "in_progress",
-    "finalizing",
-    "completed",
-    "expired",
-    "cancelling",
-    "cancelled",
-]
-UNFINISHED = ("validating", "in_progress", "finalizing", "cancelling")
+Running = Literal["validating", "in_progress", "finalizing", "cancelling"]
+Status = Running | Literal["completed", "failed", "expired", "cancelled"]
+UNFINISHED: tuple[Running, ...] = get_args(Running)
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS files (
