@@ -10,8 +10,8 @@ import PIL.ImageDraw
 import pytest
 
 from qwink.runtime.models import load
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
+from qwink.runtime.waiting import Limits
 from qwink.settings import Settings
 
 

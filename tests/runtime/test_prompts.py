@@ -10,8 +10,8 @@ import pytest
 
 from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.waiting import Limits
 from qwink.types import Message, Patches
 from tests.runtime.test_scheduler import FaultyEngine, Inbox, request, running, submit
 
@@ -35,7 +35,7 @@ def hold(vlm: VLM, engine: FaultyEngine) -> Inbox:
     """Keep the engine busy with a prompt, so that what is submitted next waits together."""
     engine.gate.clear()
     _, inbox = submit(vlm, "hold the door", 1)
-    while vlm.scheduler._waiting:
+    while vlm.scheduler._waiting.tickets:
         time.sleep(0.001)
     return inbox
 

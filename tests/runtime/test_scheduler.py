@@ -28,8 +28,8 @@ from qwink.errors import (
 from qwink.runtime.memory import Memory
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.request import Request, Ticket
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.waiting import Limits
 from qwink.types import Event, Message, Result
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qwink.export.identity import Progress
 
 # Copies of values in the runtime, which imports NumPy; help must not. A test compares them.
+TextLayerName: TypeAlias = Literal["ignore", "use"]
 TaskName: TypeAlias = Literal["auto", "ocr", "document", "describe", "locate", "frame"]
 RecipeName: TypeAlias = Literal["exact", "quality", "balanced", "fast", "small"]
 LayoutName: TypeAlias = Literal["native", "onnxruntime"]
@@ -30,6 +31,8 @@ DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
 SpeculateName: TypeAlias = Literal["auto", "off"]
 QuantizeName: TypeAlias = Literal["int8"]
 
+# Control characters. A picture could make the model print terminal escape sequences.
+CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # Options of the library whose names in messages the command line spells differently.
 _OPTION_NAMES = re.compile(
     r"(?<![\w-])(?:max_image_pixels|max_images|max_pixels|min_pixels|max_tokens|repetition_penalty"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from qwink.cli.console import ExportProgress, SpeculateName, remark
 
 if TYPE_CHECKING:
-    from qwink.runtime.scheduler import Limits
     from qwink.runtime.vlm import VLM
+    from qwink.runtime.waiting import Limits
 
 NANO_HINT = "hint: nano is a tiny demo; for real use: qwink pull Qwen/Qwen3-VL-2B-Instruct"
 

@@ -65,7 +65,7 @@ _ANY_HEIF = {b"mif1", b"mif2", b"msf1"}  # the codec is named by a compatible br
 
 # Other files that people give by mistake, so that the message can name them.
 _LOOKALIKES = (
-    (0, b"%PDF", "a PDF; render its pages to PNG first"),
+    (0, b"%PDF", "a PDF; ask about it, or give one of its pages as a picture"),
     (4, b"ftyp", "a video; ask about it, or give one of its frames"),
     (0, b"\x1aE\xdf\xa3", "a video; ask about it, or give one of its frames"),
     (4, b"JXL ", "a JPEG XL picture"),

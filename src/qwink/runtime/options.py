@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from qwink.errors import OptionError
 from qwink.inputs.frames import VideoOptions
 from qwink.inputs.patches import Resample
+from qwink.inputs.pdf import PdfOptions, TextLayer
 from qwink.inputs.shape import shape_of
 from qwink.runtime.preparation import ImageOptions
 from qwink.types import SamplingParams, Shape, Task
@@ -49,6 +50,10 @@ class ImageKeywords(TypedDict, total=False):
     """Second of the video to start at. None: its start."""
     end: float | None
     """Second of the video to end at. None: its end."""
+    pages: str | None
+    """Pages of a PDF to show, such as "1-3,7". None: all."""
+    text_layer: TextLayer
+    """"use": give the model the text that a page of a PDF carries, too."""
 
 
 class AskKeywords(ImageKeywords, total=False):
@@ -87,15 +92,17 @@ class AskKeywords(ImageKeywords, total=False):
 
 
 _VIDEO_NAMES = tuple(field.name for field in fields(VideoOptions))
+_PDF_NAMES = tuple(field.name for field in fields(PdfOptions))
 _IMAGE_NAMES = (
-    *(field.name for field in fields(ImageOptions) if field.name != "video"),
+    *(field.name for field in fields(ImageOptions) if field.name not in ("video", "pdf")),
     *_VIDEO_NAMES,
+    *_PDF_NAMES,
 )
 _SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
-_SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
+SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
 _WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
 _WHOLE |= {"num_frames", "min_frames", "max_frames"}
-_OTHER = {"task", "resample", "stop", "fetch_policy", *_SHAPE_NAMES}
+_OTHER = {"task", "resample", "stop", "fetch_policy", "text_layer", *SHAPE_NAMES}
 _MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
 _MAY_BE_NONE |= {"fps", "num_frames", "start", "end"}
 
@@ -110,14 +117,14 @@ def split(
     shape that is not valid.
     """
     for name, value in options.items():
-        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *_SHAPE_NAMES, *others))
+        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *SHAPE_NAMES, *others))
         _check_type(name, value)
     images = _sizes({name: value for name, value in options.items() if name in _IMAGE_NAMES})
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
     stop = sampling.get("stop", ())
     if isinstance(stop, str | list):
         sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    shape = {name: value for name, value in options.items() if name in _SHAPE_NAMES}
+    shape = {name: value for name, value in options.items() if name in SHAPE_NAMES}
     return images, sampling, shape_of(**shape)
 
 
@@ -130,10 +137,15 @@ def image_options(options: Mapping[str, Any]) -> ImageOptions:
 
 
 def _sizes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of ImageOptions, with those of videos together."""
-    video = {name: value for name, value in options.items() if name in _VIDEO_NAMES}
-    others = {name: value for name, value in options.items() if name not in _VIDEO_NAMES}
-    return {**others, "video": VideoOptions(**video)} if video else others
+    """Arguments of ImageOptions, with those of videos together, and those of PDFs."""
+    sizes = dict(options)
+    video = {name: sizes.pop(name) for name in _VIDEO_NAMES if name in sizes}
+    pdf = {name: sizes.pop(name) for name in _PDF_NAMES if name in sizes}
+    if video:
+        sizes["video"] = VideoOptions(**video)
+    if pdf:
+        sizes["pdf"] = PdfOptions(**pdf)
+    return sizes
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -154,7 +166,9 @@ def _check_name(name: str, known: Sequence[str]) -> None:
 
 
 def _check_type(name: str, value: Any) -> None:
-    if name in _OTHER or (value is None and name in _MAY_BE_NONE):
+    if name == "pages" and not isinstance(value, str | None):
+        raise OptionError(f"pages is of type {type(value).__name__}; write a text such as '1-3,7'")
+    if name == "pages" or name in _OTHER or (value is None and name in _MAY_BE_NONE):
         return
     kind, what = (Integral, "a whole number") if name in _WHOLE else (Real, "a number")
     if isinstance(value, bool) or not isinstance(value, kind):

@@ -1,4 +1,4 @@
-"""What a picture or video becomes in a turn. New kinds of sources are added here."""
+"""What a picture, video or PDF becomes in a turn. New kinds of sources are added here."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from qwink.engine.base import Engine
 from qwink.inputs.containers import is_video
 from qwink.inputs.files import BinaryFile, read_object
+from qwink.inputs.pdf import is_pdf
+from qwink.runtime.documents import FoundPdf, find_pdf, prepare_pdf
 from qwink.runtime.preparation import (
     FoundImage,
     ImageOptions,
@@ -20,7 +22,7 @@ from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.videos import FoundVideo, find_video, prepare_video
 from qwink.types import Video
 
-Found = FoundImage | FoundVideo  # its header was read; nothing was decoded
+Found = FoundImage | FoundVideo | FoundPdf  # its header was read; nothing was decoded
 Parts = tuple[str | PreparedImage, ...]
 
 
@@ -41,6 +43,8 @@ def find_part(
     if isinstance(source, Video) or is_video(source):
         # Half of the context is left for the rest of the conversation.
         return find_video(source, question, options, engine, watch, context // 2, check)
+    if is_pdf(source):
+        return find_pdf(source, question, options, engine, watch)
     return find_image(source, question, options, engine, watch)
 
 
@@ -50,4 +54,6 @@ def prepare_part(
     """Decode and resize. Raises ImageError if the source is damaged."""
     if isinstance(found, FoundVideo):
         return prepare_video(found, engine, watch, check)
+    if isinstance(found, FoundPdf):
+        return prepare_pdf(found, engine, watch, check)
     return (prepare_found(found, engine, watch, check),)

@@ -16,6 +16,7 @@ from qwink.inputs.files import spelled
 from qwink.inputs.frames import VideoOptions
 from qwink.inputs.images import MAX_IMAGE_PIXELS, OpenedImage, decode, open_image
 from qwink.inputs.patches import Resample, prepare
+from qwink.inputs.pdf import PdfOptions
 from qwink.model.config import ModelConfig
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.types import EncodedImage, Grid, Patches, Picture, Task
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class ImageOptions:
     """How images are sized. Areas in pixels; None leaves them to the task.
 
-    `video` says which frames of a video are shown.
+    `video` says which frames of a video are shown, `pdf` which pages of a PDF.
 
     `fetch_policy` says which URLs are fetched; without one, none are.
     """
@@ -40,19 +41,22 @@ class ImageOptions:
     max_image_pixels: int = MAX_IMAGE_PIXELS
     fetch_policy: FetchPolicy | None = None
     video: VideoOptions = field(default_factory=VideoOptions)
+    pdf: PdfOptions = field(default_factory=PdfOptions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedImage:
     """Patches, or an encoded image if the user gave one.
 
-    `key` identifies the encoded image; it does not depend on the encoder's result.
+    `key` identifies the encoded image; it does not depend on the encoder's result. `size` is
+    (width, height) in pixels, upright: the original's, or if that is not known, the resized one's.
     """
 
     content: Patches | EncodedImage
     key: str
     grid: Grid
     num_tokens: int
+    size: tuple[int, int]
     warnings: tuple[str, ...] = ()
     task: Task | None = None  # as the budget resolved it; None for an encoded image
     is_video: bool = False
@@ -112,7 +116,8 @@ def prepare_found(
     """
     config, source, options = engine.config, image.source, image.options
     if isinstance(source, EncodedImage):
-        return PreparedImage(source, source.key, source.grid, source.num_tokens)
+        size = source.original_size or _size_of(source.grid, config.vision.patch_size)
+        return PreparedImage(source, source.key, source.grid, source.num_tokens, size)
     name = "the image"
     if isinstance(source, Picture):
         picture, budget = source, _budget(image.question, options, config, source)
@@ -129,7 +134,8 @@ def prepare_found(
     key = image_key(patches.key, engine.artifact_id)
     most = config.preprocessor.max_pixels
     warnings = (*picture.warnings, *_shown_small(name, picture.original_size, size, budget, most))
-    return PreparedImage(patches, key, patches.grid, num_tokens, warnings, budget.task)
+    original = picture.original_size
+    return PreparedImage(patches, key, patches.grid, num_tokens, original, warnings, budget.task)
 
 
 def prepare_image(
@@ -140,6 +146,10 @@ def prepare_image(
     Raises ImageError if the picture cannot be used, OptionError for contradictory options.
     """
     return prepare_found(find_image(source, question, options, engine, watch), engine, watch)
+
+
+def _size_of(grid: Grid, patch_size: int) -> tuple[int, int]:
+    return grid.w * patch_size, grid.h * patch_size
 
 
 def _num_tokens(size: tuple[int, int], budget: Budget, config: ModelConfig) -> int:

@@ -18,18 +18,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from qwink.cache.embeddings import EmbeddingCache
 from qwink.engine.base import Engine
-from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, Overloaded, QwinkError
+from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, QwinkError
 from qwink.runtime.answers import Answers
 from qwink.runtime.chunks import Chunks
 from qwink.runtime.prompts import Prompts
 from qwink.runtime.request import Listener, Request, Ticket
 from qwink.runtime.shares import Clock, Shares
 from qwink.runtime.slots import Slots
+from qwink.runtime.waiting import Limits, Waiting
 from qwink.types import Event
 
 logger = logging.getLogger(__name__)
@@ -37,20 +37,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STEP_S = 30.0  # longer than any one step of an engine
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many requests a model takes on, and in which pieces."""
-
-    max_running: int = 8
-    """Requests whose answers are made together."""
-    max_waiting: int = 64
-    """Requests that wait beyond them. A further one raises `Overloaded`."""
-    prefill_chunk: int = 256
-    """Tokens of a prompt that run at once."""
-    keep_prompts: bool = True
-    """Keep keys and values of finished prompts for later prompts that start alike."""
 
 
 class Scheduler:
@@ -82,9 +68,9 @@ class Scheduler:
         )
         self._shares = Shares(clock)
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._waiting: deque[Ticket] = deque()
         self._numbers = itertools.count()
         self._wake = threading.Condition()
+        self._waiting = Waiting(limits, self._prompts, self.slots, self._wake, self._tell)
         self._closing = False
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._main, name="qwink-engine", daemon=True)
@@ -92,7 +78,7 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting) + len(self._prompts.tickets)
+        return len(self._waiting.tickets) + len(self._prompts.tickets)
 
     @property
     def num_running(self) -> int:
@@ -130,17 +116,9 @@ class Scheduler:
         ticket = Ticket(request, listener, next(self._numbers), self._prompts.work_done)
         with self._wake:
             self.check()  # the engine thread holds the lock when it ends
-            # Cancelled tickets leave at the next step only.
-            taken = sum(
-                not other.cancelled and other.request.background == request.background
-                for other in self._tickets()
-            )
-            if taken >= self.limits.max_running + self.limits.max_waiting:
-                raise Overloaded(
-                    f"{self.limits.max_waiting} requests are waiting already; try again shortly"
-                )
+            self._waiting.check(request, self._tickets())
             request.watch.queued()
-            self._waiting.append(ticket)
+            self._waiting.tickets.append(ticket)
             self._wake.notify()
         return ticket
 
@@ -185,7 +163,7 @@ class Scheduler:
             self.error = self.error.with_traceback(None)
 
     def _tickets(self) -> list[Ticket]:
-        return [*self._answers.tickets, *self._prompts.tickets, *self._waiting]
+        return [*self._answers.tickets, *self._prompts.tickets, *self._waiting.tickets]
 
     # The engine thread from here on.
 
@@ -201,7 +179,7 @@ class Scheduler:
                 with self._shares.answers():
                     self._step()
         except BaseException as error:
-            logger.exception("the engine thread died")
+            logger.exception("the engine thread failed")
             failure = EngineStopped(f"the engine failed: {error}; load the model again")
             with self._wake:  # no request is accepted between the error and the sweep
                 self.error = error
@@ -258,7 +236,7 @@ class Scheduler:
     def _remove(self, ticket: Ticket, *, valid: bool = True) -> None:
         """Take a ticket out of wherever it is, and its slot back."""
         with self._wake:
-            for group in (self._prompts.tickets, self._answers.tickets, self._waiting):
+            for group in (self._prompts.tickets, self._answers.tickets, self._waiting.tickets):
                 if ticket in group:
                     group.remove(ticket)
         if ticket.lease is not None:
@@ -267,7 +245,7 @@ class Scheduler:
 
     def _advance_prompts(self) -> bool:
         """Bring the requests that have no token yet a step closer to it, if there are any."""
-        self._admit()
+        self._waiting.admit(self.num_running)
         if not self._prompts.tickets:
             return False
         try:
@@ -285,35 +263,6 @@ class Scheduler:
                 self._answers.tickets.append(ticket)
             self._progress(ticket, outcome)
         return True
-
-    def _admit(self) -> None:
-        """Take requests that are to run now, if there is room; tell the others their place."""
-        prompts = self._prompts
-        with self._wake:
-            waiting = list(self._waiting)
-        for ticket in sorted(waiting, key=prompts.order):
-            free = self.limits.max_running - self.num_running - len(prompts.tickets)
-            if free <= 0:
-                break
-            if ticket.request.background and free == 1 < self.limits.max_running:
-                break  # the last slot is for those that do not wait in the background
-            if not prompts.is_next(ticket):
-                break
-            if prompts.shares(ticket):
-                continue
-            ticket.lease = self.slots.acquire(ticket.prompt, ticket.num_tokens)
-            if ticket.lease is None:
-                break
-            with self._wake:
-                self._waiting.remove(ticket)
-                prompts.add(ticket)
-            ticket.watch.dequeued()
-        with self._wake:
-            waiting = list(self._waiting)
-        for place, ticket in enumerate(sorted(waiting, key=prompts.order), len(prompts.tickets)):
-            if not ticket.announced:
-                ticket.announced = True
-                self._tell(ticket, Event("", stage="queue", place=place))
 
     def _step(self) -> None:
         """New tokens for every answer."""

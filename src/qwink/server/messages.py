@@ -14,10 +14,12 @@ from qwink.server.fields import (
     empty,
     without_unsupported,
 )
+from qwink.server.tool_schema import MessageCall
 
 _TEXTS = ("text", "input_text", "output_text", "refusal")
 _IMAGES = ("image_url", "input_image")
 _VIDEOS = ("video_url", "input_video", "video")
+_FILES = ("file", "input_file")
 _HOW = (
     'write {"type": "text", "text": "..."} or '
     '{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}'
@@ -30,26 +32,28 @@ _HOW_VIDEO = (
     'write {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,..."}}, or '
     '{"type": "video", "video": [URLs of pictures], "fps": 2}'
 )
+_HOW_FILE = (
+    'write {"type": "file", "file": {"file_data": "data:application/pdf;base64,..."}}, with '
+    'pages such as "1-3" beside file_data'
+)
 # Names of qwen-vl-utils for our options of videos.
 _VIDEO_NAMES = {"nframes": "num_frames", "video_start": "start", "video_end": "end"}
 _UNSUPPORTED_PARTS = {
     "input_audio": "sound is not supported; write what is said as text",
-    "file": "files are not supported; send each page as a picture, as image_url",
-    "input_file": "files are not supported; send each page as a picture, as image_url",
     "image": f"this is not OpenAI's spelling of a picture; {_HOW_PICTURE}",
-    "tool_use": "tools are not supported; write the call as text",
-    "tool_result": "tools are not supported; write the result as text",
+    "tool_use": "this is not OpenAI's spelling; write tool_calls beside content",
+    "tool_result": 'this is not OpenAI\'s spelling; write a turn of role "tool"',
 }
 # OpenAI's answers have these fields, and clients send them back. They hold nothing to answer.
 _OF_ANSWERS = ("annotations", "logprobs", "prompt_cache_breakpoint")
 _UNSUPPORTED = {
     "annotations": Unsupported("leave it out", empty),
     "audio": Unsupported("write what was said as content", empty),
-    "function_call": Unsupported("this server calls no functions; write it as text", empty),
+    "function_call": Unsupported("this is OpenAI's old form; write tool_calls", empty),
     "refusal": Unsupported("write it as content", empty),
-    "tool_calls": Unsupported("this server calls no functions; write them as text", empty),
-    "tool_call_id": Unsupported("this server calls no functions; leave it out", empty),
 }
+_OF_ASSISTANT = {"tool_calls": Unsupported("only a turn of the assistant has calls", empty)}
+_OF_TOOL = {"tool_call_id": Unsupported("only a turn of role tool is a result", empty)}
 
 
 class ImageUrl(Lenient):
@@ -79,13 +83,23 @@ class VideoUrls(Lenient):
     end: float | None = None
 
 
-class Part(Lenient):
-    """A piece of a message: a text, a picture or a video. `place` is the field that holds it."""
+class PdfFile(Lenient):
+    """A PDF as a data URL, or its base64 alone. `pages` and `text_layer`: see `PdfOptions`."""
 
-    type: Literal["text", "image_url", "video_url"]
+    file_data: str = Field(min_length=1)
+    filename: str | None = None
+    pages: str | None = None
+    text_layer: Literal["ignore", "use"] | None = None
+
+
+class Part(Lenient):
+    """A piece of a message: a text, a picture, a video or a PDF. `place` is its field."""
+
+    type: Literal["text", "image_url", "video_url", "file"]
     text: str | None = None
     image_url: ImageUrl | None = None
     video_url: VideoUrls | None = None
+    file: PdfFile | None = None
     place: str = Field("image_url.url", exclude=True)
 
     @model_validator(mode="before")
@@ -103,6 +117,8 @@ class Part(Lenient):
             return _image(kind, rest)
         if isinstance(kind, str) and kind in _VIDEOS:
             return _video(kind, rest)
+        if isinstance(kind, str) and kind in _FILES:
+            return _file(kind, rest)
         advice = _UNSUPPORTED_PARTS.get(kind) if isinstance(kind, str) else None
         if advice is not None:
             raise InvalidField(f"{kind}: {advice}", "unsupported_field", "type")
@@ -155,6 +171,25 @@ def _video(kind: str, part: dict[str, Any]) -> dict[str, Any]:
     return part | {"type": "video_url", "video_url": video, "place": place}
 
 
+def _file(kind: str, part: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name in PdfFile.model_fields if name in part]
+    file: Any = (
+        part.pop("file", None) if kind == "file" else {name: part.pop(name) for name in names}
+    )
+    inner = "file." if kind == "file" else ""
+    for name in ("file_id", "file_url"):
+        if (file or {}).get(name) or part.get(name):
+            raise InvalidField(
+                f"{name}: files of /v1/files are not read here; {_HOW_FILE}",
+                "unsupported_field",
+                name,
+            )
+    if not isinstance(file, dict) or not isinstance(file.get("file_data"), str):
+        raise InvalidField(f"a part of type {kind} needs file_data; {_HOW_FILE}", field=None)
+    file = {name: value for name, value in file.items() if value is not None}
+    return part | {"type": "file", "file": file, "place": f"{inner}file_data"}
+
+
 def _as_parts(content: Any) -> Any:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -164,14 +199,16 @@ def _as_parts(content: Any) -> Any:
 
 
 class ChatMessage(Lenient):
-    """One turn. Only turns of the user may hold pictures and videos.
+    """One turn. Only turns of the user may hold pictures and videos, and results of tools pictures.
 
     The model does not see `name`.
     """
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[list[Part], BeforeValidator(_as_parts, json_schema_input_type=Any)]
     name: str | None = None
+    tool_calls: list[MessageCall] | None = None
+    tool_call_id: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -179,11 +216,17 @@ class ChatMessage(Lenient):
         if not isinstance(message, dict):
             raise InvalidField('a turn must be an object: {"role": "user", "content": "..."}')
         role = message.get("role")
-        if role in ("tool", "function"):
-            advice = "this server calls no functions; write the result into a turn of the user"
-            raise InvalidField(f"turns of role {role} are not supported: {advice}", field="role")
+        if role == "function":
+            advice = "this is OpenAI's old form; write role tool with a tool_call_id"
+            raise InvalidField(f"turns of role function are not supported: {advice}", field="role")
         if role == "assistant" and message.get("content") is None:
             refused = message.get("refusal")
             content = refused if isinstance(refused, str) else ""
             message = message | {"content": content, "refusal": None}
+        if role != "assistant":
+            message = without_unsupported(message, _OF_ASSISTANT)
+        if role != "tool":
+            message = without_unsupported(message, _OF_TOOL)
+        elif not message.get("tool_call_id"):
+            raise InvalidField("a result needs the id of its call", "missing_field", "tool_call_id")
         return without_unsupported(message, _UNSUPPORTED)

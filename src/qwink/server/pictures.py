@@ -10,7 +10,7 @@ from qwink.inputs.data_urls import is_data_url
 from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.server.asked import Asked, AskedPicture, AskedVideo
+from qwink.server.asked import Asked, AskedPart, AskedPdf, AskedVideo
 from qwink.server.failures import Failure
 from qwink.server.options import ServerOptions
 from qwink.server.uploads import SCHEME, Uploads
@@ -34,7 +34,7 @@ class Pictures:
         for part in parts:
             if isinstance(part, str):
                 continue
-            urls = (part.url,) if isinstance(part, AskedPicture) else part.urls
+            urls = part.urls if isinstance(part, AskedVideo) else (part.url,)
             count += len(urls)
             if count > limit:
                 message = f"more than {limit} pictures; send fewer (this server's --max-images)"
@@ -54,12 +54,12 @@ class Pictures:
         turns = []
         for turn in asked.turns:
             parts = [self._part(part, sizes, fetched) for part in turn.parts]
-            turns.append(Message(turn.role, tuple(parts)))
+            turns.append(Message(turn.role, tuple(parts), turn.calls))
         return turns
 
     def _part(
         self,
-        part: str | AskedPicture | AskedVideo,
+        part: AskedPart,
         sizes: ImageOptions,
         fetched: Mapping[str, bytes],
     ) -> str | ImagePart:
@@ -69,6 +69,8 @@ class Pictures:
             sources = [self._source(url, fetched, part.place) for url in part.urls]
             video = Video(sources if part.of_pictures else sources[0], part.fps)
             return ImagePart(video, replace(sizes, video=part.options))
+        if isinstance(part, AskedPdf):
+            return ImagePart(part.url, replace(sizes, pdf=part.options))
         options = replace(sizes, task=part.task or sizes.task)
         return ImagePart(self._source(part.url, fetched, part.place), options)
 

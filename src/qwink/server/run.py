@@ -20,8 +20,8 @@ from qwink.export.identity import Progress, Report
 from qwink.native import capabilities
 from qwink.runtime.engines import EngineOptions
 from qwink.runtime.models import load
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
+from qwink.runtime.waiting import Limits
 from qwink.server.app import create_app
 from qwink.server.limits import HttpProtocol
 from qwink.server.logs import set_up

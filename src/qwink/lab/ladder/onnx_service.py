@@ -21,8 +21,8 @@ from qwink.model.artifact import Artifact
 from qwink.runtime.memory import Memory
 from qwink.runtime.models import load
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
+from qwink.runtime.waiting import Limits
 from qwink.types import Event, Message, Patches, Result, SamplingParams
 
 

@@ -11,7 +11,7 @@ from qwink.inputs.budget import TOKEN_PIXELS
 from qwink.lab.peers.base import PeerAnswer, serve
 from qwink.runtime.memory import Memory
 from qwink.runtime.models import load
-from qwink.runtime.scheduler import Limits
+from qwink.runtime.waiting import Limits
 
 
 class Qwink:

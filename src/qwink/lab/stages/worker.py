@@ -17,8 +17,8 @@ from qwink.errors import QwinkError
 from qwink.lab.facts import peak_rss_bytes
 from qwink.runtime.memory import Memory
 from qwink.runtime.models import load
-from qwink.runtime.scheduler import Limits
 from qwink.runtime.vlm import VLM
+from qwink.runtime.waiting import Limits
 from qwink.types import STAGES, Result
 
 
