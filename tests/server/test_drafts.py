@@ -112,13 +112,10 @@ def test_a_prediction_changes_no_text(model: Model, as_parts: bool) -> None:
 
 def test_clients_are_apart(model: Model) -> None:
     """Only the client whose answers are drafted from gets the same answer in fewer steps."""
-    asked = {"temperature": 1.0, "seed": 4}
+    asked: dict[str, Any] = {"temperature": 1.0, "seed": 4}
     keys = ("a", "b", "a", "b", "c")
-    other_question = {"messages": [{"role": "user", "content": "What is it?"}]}
-    requests: list[tuple[dict[str, Any], str]] = [
-        (asked | other_question, "c"),
-        *((asked, key) for key in keys),
-    ]
+    other_question: dict[str, Any] = {"messages": [{"role": "user", "content": "What is it?"}]}
+    requests = [(asked | other_question, "c"), *((asked, key) for key in keys)]
     (_, *found), _ = post(model, requests, api_keys=("a", "b", "c"))
     assert len({text_of(one) for one in found}) == 1
     first, other, again, other_again, third = map(steps, found)
