@@ -52,7 +52,7 @@ soak: $(DEV) ## load a server with good and bad requests, and kill it: make soak
 	@$(BIN)/python -m tests.checkpoints .soak/tiny
 	@$(BIN)/python -m qwink.lab.soak nano .soak/tiny --minutes $(SOAK_MINUTES) --out .soak/soak.json
 
-fuzz: $(DEV) ## the same with random shapes and values: FUZZ_MINUTES for each instruction set
+fuzz: $(DEV) ## sanitize with random shapes and values: FUZZ_MINUTES for each instruction set
 	@$(BIN)/python -m tests.native.sanitize --fuzz $(FUZZ_MINUTES)
 
 docs: $(DEV) ## write the generated pages of docs/ anew

@@ -17,6 +17,8 @@ from typing import Any, get_args
 
 import qwink
 from qwink import errors, types
+from qwink.batches.progress import Progress
+from qwink.batches.rows import Row
 from qwink.inputs import patches
 from qwink.inputs.frames import VideoOptions
 from qwink.runtime.options import AskKeywords, ImageKeywords
@@ -28,9 +30,9 @@ INTRODUCTION = """\
 
 <!-- Made by scripts/make_api_docs.py: change the docstrings in src/qwink, then `make docs`. -->
 
-`import qwink` gives every name on this page except those of `qwink.errors`, `qwink.types` and the
-two option types. A test runs the examples from top to bottom in one Python process, in the root of
-the repository.
+`import qwink` gives every name on this page except those of `qwink.errors`, `qwink.types`,
+`qwink.batches` and the two option types. A test runs the examples from top to bottom in one Python
+process, in the root of the repository.
 """
 OPTIONS = """\
 ## Options
@@ -61,6 +63,7 @@ METHODS = {
     "VLM": ("ask", "stream", "aask", "astream", "encode", "conversation", "close"),
     "Conversation": ("ask", "stream"),
 }
+ROWS = {"Row": Row, "Progress": Progress}
 RESULTS = ("Result", "Event", "Timings", "Usage", "TokenLogprob")
 PICTURES = ("EncodedImage", "Picture", "Video", "Message")
 LIMITS = ("FetchPolicy", "Limits", "Memory")
@@ -169,7 +172,7 @@ def doc(item: Any) -> str:
 
 
 def class_section(name: str, level: str = "###") -> str:
-    cls = getattr(qwink, name, None) or getattr(types, name)
+    cls = ROWS.get(name) or getattr(qwink, name, None) or getattr(types, name)
     return f"{level} {name}\n\n{doc(cls)}\n\n{fields_table(cls)}\n"
 
 
@@ -219,7 +222,8 @@ def render() -> str:
             *methods("VLM"),
             *methods("Conversation"),
             f"## batch\n\n{signature(qwink.batch, 'qwink.batch')}\n\n{doc(qwink.batch)}\n\n"
-            "Rows, tables and columns: [many pictures](batch.md).\n",
+            "See [many pictures](batch.md). Rows and progress are in `qwink.batches`.\n",
+            *map(class_section, ROWS),
             OPTIONS,
             f"{PICTURE_OPTIONS}\n{options_table(ImageKeywords, ImageOptions, VideoOptions)}\n",
             f"### Options of answers\n\n{doc(types.SamplingParams)}\n\n{ANSWER_OPTIONS}\n"

@@ -19,6 +19,7 @@ from scripts.performance import (
     ladder,
     load,
     peers,
+    processors,
     quality,
     repeat,
     serving,
@@ -29,7 +30,10 @@ from scripts.performance import (
 from scripts.performance.layout import Results, Section
 
 ROOT = Path(__file__).resolve().parent.parent
-SECTIONS = (introduction, ladder, peers, speed, stages, start, serving, load, cost, quality, repeat)
+SECTIONS = (
+    *(introduction, ladder, peers, processors, speed, stages, start, serving, load, cost, quality),
+    repeat,
+)
 
 
 def sections(results: Results) -> list[Section]:

@@ -19,8 +19,16 @@ from scripts.tables import guide, readme, sizes
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES: dict[str, dict[str, Callable[[Results], str]]] = {
-    "README.md": {"speed": readme.ENGLISH.speed, "more": readme.ENGLISH.more},
-    "README.zh.md": {"speed": readme.CHINESE.speed, "more": readme.CHINESE.more},
+    "README.md": {
+        "speed": readme.ENGLISH.speed,
+        "processors": readme.ENGLISH.processors,
+        "more": readme.ENGLISH.more,
+    },
+    "README.zh.md": {
+        "speed": readme.CHINESE.speed,
+        "processors": readme.CHINESE.processors,
+        "more": readme.CHINESE.more,
+    },
     "docs/architecture.md": {"sizes": sizes.sizes},
     "docs/choosing.md": {
         "recipes": guide.recipes,

@@ -19,6 +19,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,9 +145,10 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         sdist = build_sdist(Path(folder))
         made = [sdist]
-        for platform in options.platforms or TARGETS:
-            print(f"wheel for {platform} ...", flush=True)
-            made.append(build_wheel(sdist, platform, Path(folder)))
+        platforms = options.platforms or list(TARGETS)
+        print(f"wheels for {', '.join(platforms)} ...", flush=True)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            made += pool.map(lambda each: build_wheel(sdist, each, Path(folder)), platforms)
         for wheel in made[1:]:
             if wrong := faults(wheel):
                 raise SystemExit(f"{wheel.name}: {'; '.join(wrong)}")

@@ -72,8 +72,8 @@ def test_json_document_is_complete(qwink: RunQwink, picture: Path) -> None:
     document = json.loads(ran.out)
     assert document["drafts"].split(":")[0] in ("auto", "off")
     assert set(document) == {
-        "text", "finish_reason", "model", "engine", "recipe", "kernels", "drafts", "usage",
-            "timings", "warnings",
+        "text", "boxes", "points", "finish_reason", "model", "engine", "recipe", "kernels",
+        "drafts", "usage", "timings", "warnings",
     }  # fmt: skip
     assert document["finish_reason"] == "length"
     assert document["model"] == "tiny"
@@ -99,6 +99,31 @@ def test_timings_are_a_table_on_stderr(qwink: RunQwink, picture: Path) -> None:
     assert "tokens/s" in ran.err
     assert "asks to read text" in ran.err  # why this budget
     assert f"engine onnx, recipe balanced, kernels {capabilities().kernels}" in ran.err
+
+
+def test_boxes_are_printed_and_drawn(qwink: RunQwink, tmp_path: Path) -> None:
+    path, out = ROOT / "examples" / "red-circle.png", tmp_path / "boxes.png"
+    question = "Locate the circle."
+    ran = qwink("ask", path, "-q", question, "--json", "--draw", out, "--model", "nano")
+    assert ran.code == 0, ran.err
+    document = json.loads(ran.out)
+    assert [box["label"] for box in document["boxes"]] == ["circle"]
+    with PIL.Image.open(path) as original, PIL.Image.open(out) as drawn:
+        left, top, right, bottom = document["boxes"][0]["box"]
+        assert 0 <= left < right <= original.width
+        assert 0 <= top < bottom <= original.height
+        assert drawn.size == original.size
+        assert drawn.getpixel((left, (top + bottom) // 2)) == (213, 94, 0)
+
+
+def test_a_drawing_without_boxes_says_so(qwink: RunQwink, picture: Path, tmp_path: Path) -> None:
+    out = tmp_path / "boxes.png"
+    ran = qwink("ask", "-", "--draw", out, *SHORT, stdin=picture.read_bytes())
+    assert ran.code == 0
+    assert f"no boxes or points; {out} is the picture alone" in ran.err
+    assert out.stat().st_size > 0
+    ran = qwink("ask", picture, picture, "--draw", out, *SHORT)
+    assert_fails(ran, 2, "--draw takes one picture")
 
 
 def test_several_pictures(qwink: RunQwink, picture: Path) -> None:

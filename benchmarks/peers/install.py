@@ -4,7 +4,9 @@
 
 Makes `HOME/PEER/` with an environment, the converted model and `peer.json`, which the comparison
 reads. When a step fails, `peer.json` holds the reason, and the comparison reports the peer as
-absent. `--python` takes an environment that has the packages instead of making one.
+absent. `--python` takes an environment that has the packages instead of making one. llama.cpp
+decides by its compiler's options what it may use: `--cpu avx2` builds it for such processors, into
+`HOME/llama.cpp/builds/avx2`, beside what an earlier call left.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from qwink.lab.peers.cap import CPUS
+from qwink.lab.peers.contenders import BUILDS, installed
+
 TORCH = "torch==2.13.0"  # exact, so that pip does not fetch a CUDA build of gigabytes
 QUANTIZE = """
 import sys, llama_cpp
@@ -29,6 +34,13 @@ options.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
 options.pure = pure == "pure"
 sys.exit(llama_cpp.llama_model_quantize(source.encode(), target.encode(), options))
 """
+# What llama.cpp is told for each kind of processor; with AVX2 on its own, the rest is the default.
+GGML = {
+    "avx2": (),
+    "avxvnni": ("AVX_VNNI",),
+    "avx512": ("AVX_VNNI", "AVX512", "AVX512_VNNI", "AVX512_VBMI", "AVX512_BF16"),
+}
+BINDING = ("numpy", "diskcache", "jinja2", "typing-extensions")  # needed by llama-cpp-python
 # Older GCC tells the optimiser that this instruction reads 8 of its 64 bytes. The writes of the
 # other bytes are then removed, and AMX faults on an invalid configuration (GCC bug 114098).
 TILE_CONFIG = """#pragma once
@@ -47,6 +59,7 @@ class Site:
     checkpoint: Path
     python: str
     ready: bool  # `python` has the packages already
+    cpus: tuple[str, ...] = ()  # kinds of processors to build for; empty: this one
 
     def run(self, *command: str | Path, **environment: str) -> None:
         print("$", *command, file=sys.stderr, flush=True)
@@ -87,36 +100,57 @@ def openvino(site: Site) -> None:
 
 
 def llama_cpp(site: Site) -> None:
-    """Needs a C++ compiler and cmake: built for this processor, from the source distribution."""
+    """Needs a C++ compiler and cmake: built from the source distribution."""
     download = ("download", "--no-deps", "--no-binary=:all:", "llama-cpp-python")
     site.run(site.python, "-m", "pip", *download, "--dest", site.folder)
     archive = next(site.folder.glob("llama_cpp_python-*.tar.gz"))
-    header = site.folder / "tile_config.h"
-    header.write_text(TILE_CONFIG)
-    site.pip(archive, CMAKE_ARGS=f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS=-include{header}")
-    # Needed by the converter, which is part of the sources only.
+    if not site.cpus:
+        header = site.folder / "tile_config.h"
+        header.write_text(TILE_CONFIG)
+        site.pip(archive, CMAKE_ARGS=f"-DGGML_NATIVE=ON -DCMAKE_CXX_FLAGS=-include{header}")
+    for cpu in site.cpus:
+        build_for(site, cpu, archive)
+    if not site.cpus or not list(site.folder.glob("text-*.gguf")):
+        convert(site, archive)
+    archive.unlink()
+
+
+def build_for(site: Site, cpu: str, archive: Path) -> None:
+    """A build that uses what processors of this kind have, whatever this one has."""
+    target = site.folder / BUILDS / cpu
+    shutil.rmtree(target, ignore_errors=True)
+    options = ["-DGGML_NATIVE=OFF", *(f"-DGGML_{name}=ON" for name in GGML[cpu])]
+    # pip keeps what it built from an archive, whatever the options were.
+    install = ("install", "--no-cache-dir", "--no-deps", "--target", target, archive)
+    site.run(site.python, "-m", "pip", *install, CMAKE_ARGS=" ".join(options))
+    site.pip(*BINDING)
+
+
+def convert(site: Site, archive: Path) -> None:
+    """The checkpoint as GGUF files; the converter is part of the sources only."""
     site.pip(TORCH, "transformers<5", "sentencepiece", "pyyaml")
     source = site.folder / "source"
     shutil.rmtree(source, ignore_errors=True)
     with tarfile.open(archive) as file:
         file.extractall(source, filter="data")
-    archive.unlink()
     tree = source / archive.name.removesuffix(".tar.gz") / "vendor" / "llama.cpp"
-    convert: tuple[str | Path, ...] = (site.python, tree / "convert_hf_to_gguf.py")
+    command: tuple[str | Path, ...] = (site.python, tree / "convert_hf_to_gguf.py")
     path = str(tree / "gguf-py")
     whole = site.folder / "text-bf16.gguf"
-    site.run(*convert, site.checkpoint, "--outtype=bf16", "--outfile", whole, PYTHONPATH=path)
+    site.run(*command, site.checkpoint, "--outtype=bf16", "--outfile", whole, PYTHONPATH=path)
     for kind in ("bf16", "q8_0"):
         target = site.folder / f"vision-{kind}.gguf"
         more = ("--mmproj", f"--outtype={kind}", "--outfile", target)
-        site.run(*convert, site.checkpoint, *more, PYTHONPATH=path)
+        site.run(*command, site.checkpoint, *more, PYTHONPATH=path)
+    builds = sorted((site.folder / BUILDS).glob("*")) if site.cpus else []
+    found = {"PYTHONPATH": str(builds[0])} if builds else {}
     for name, kind, pure in (
         ("Q4_0", "Q4_0", "mixed"),
         ("Q4_0-pure", "Q4_0", "pure"),
         ("Q4_K_M", "Q4_K_M", "mixed"),
     ):
         target = site.folder / f"text-{name}.gguf"
-        site.run(site.python, "-c", QUANTIZE, whole, target, kind, pure)
+        site.run(site.python, "-c", QUANTIZE, whole, target, kind, pure, **found)
     whole.unlink()
     shutil.rmtree(source)
 
@@ -128,12 +162,21 @@ PEERS: dict[str, Callable[[Site], None]] = {
 }
 
 
-def install(peer: str, home: Path, checkpoint: Path, python: str | None = None) -> str | None:
+def install(
+    peer: str,
+    home: Path,
+    checkpoint: Path,
+    python: str | None = None,
+    cpus: tuple[str, ...] = (),
+) -> str | None:
     """Returns why the peer could not be installed; None when it was."""
     folder = (home / peer).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if cpus and python is None:  # builds are added to what there is
+        python = installed(peer, home)[0]
     site = Site(
-        folder, checkpoint.resolve(), python or str(folder / "env/bin/python"), python is not None
+        *(folder, checkpoint.resolve(), python or str(folder / "env/bin/python")),
+        *(python is not None, cpus),
     )
     reason = None
     try:
@@ -156,10 +199,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--home", type=Path, default=Path("peers"))
     parser.add_argument("--python", help="of an environment that has the packages")
+    parser.add_argument(
+        "--cpu", action="append", choices=CPUS, default=[], help="build llama.cpp for these"
+    )
     args = parser.parse_args(arguments)
+    if args.cpu and args.peer != "llama.cpp":
+        parser.error(f"--cpu: {args.peer} decides at run time; leave the option out")
     if not (args.checkpoint / "config.json").is_file():
         parser.error(f"{args.checkpoint} is no checkpoint; benchmarks/make_checkpoint.py makes one")
-    reason = install(args.peer, args.home, args.checkpoint, args.python)
+    cpus = tuple(dict.fromkeys(args.cpu))
+    reason = install(args.peer, args.home, args.checkpoint, args.python, cpus)
     if reason is not None:
         sys.exit(reason)
 

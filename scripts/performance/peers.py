@@ -25,7 +25,7 @@ def section(results: Results) -> Section | None:
     result = results.read("peers")
     if result is None:
         return None
-    parts = [TEXT, _work(result), _contenders(result), _ratios(result)]
+    parts = [TEXT, work(result), contenders(result), ratios(result)]
     parts += [f"- `{name}` is absent: {reason}" for name, reason in result["absent"].items()]
     tried = results.family("peers")
     if tried:
@@ -33,7 +33,7 @@ def section(results: Results) -> Section | None:
     return Section("\n".join(parts))
 
 
-def _work(result: Document) -> str:
+def work(result: Document) -> str:
     work, side = result["work"], result["side"]
     versions: dict[str, str] = {}
     for found in result["contenders"].values():
@@ -46,7 +46,7 @@ def _work(result: Document) -> str:
     )
 
 
-def _contenders(result: Document) -> str:
+def contenders(result: Document) -> str:
     head = ["", "first token ms", "p95", "ms per token", "p95", "cold start s", "peak GiB"]
     return table(head, (_row(name, found) for name, found in result["contenders"].items()))
 
@@ -64,7 +64,7 @@ def _row(name: str, found: Document) -> list[str]:
     ]
 
 
-def _ratios(result: Document) -> str:
+def ratios(result: Document) -> str:
     """A table for each of ours: how many times its time the peers take."""
     tables = []
     for own, peers in result["times_faster"].items():

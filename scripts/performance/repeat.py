@@ -13,6 +13,10 @@ for peer in transformers openvino llama.cpp; do              # benchmarks/peers/
   python -m benchmarks.peers.install $peer --checkpoint standin
 done
 python -m qwink.lab.peers.compare --artifact fast=standin-fast --artifact balanced=standin-balanced
+for cpu in avx2 avxvnni avx512; do                           # llama.cpp for each kind of processor
+  python -m benchmarks.peers.install llama.cpp --checkpoint standin --cpu $cpu
+done
+python -m qwink.lab.peers.compare --cpu all --artifact fast=standin-fast
 python -m qwink.lab.peers.speed standin --artifact fast=standin-fast --artifact small=standin-small
 python -m qwink.lab.verify.synthetic --exact standin-exact --artifact fast=standin-fast
 python -m qwink.lab.serving standin-fast

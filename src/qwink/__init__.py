@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.runtime.waiting import Limits
     from qwink.types import (
+        Box,
         EncodedImage,
         Event,
         Message,
         Picture,
+        Point,
         Result,
         SamplingParams,
         Timings,
@@ -37,6 +39,7 @@ __version__ = "0.1.0.dev0"
 
 # Where each name lives. Loaded on first use, so that `import qwink` costs next to nothing.
 _HOMES = {
+    "Box": "qwink.types",
     "Conversation": "qwink.runtime.conversation",
     "EncodedImage": "qwink.types",
     "Event": "qwink.types",
@@ -45,6 +48,7 @@ _HOMES = {
     "Memory": "qwink.runtime.memory",
     "Message": "qwink.types",
     "Picture": "qwink.types",
+    "Point": "qwink.types",
     "QwinkError": "qwink.errors",
     "Result": "qwink.types",
     "SamplingParams": "qwink.types",
@@ -58,6 +62,7 @@ _HOMES = {
 
 __all__ = [
     "VLM",
+    "Box",
     "Conversation",
     "EncodedImage",
     "Event",
@@ -66,6 +71,7 @@ __all__ = [
     "Memory",
     "Message",
     "Picture",
+    "Point",
     "QwinkError",
     "Result",
     "SamplingParams",

@@ -92,6 +92,8 @@ class EncodedImage:
     """Patches along time, height and width. V is a quarter of their product."""
     key: str
     """The key of the patches and the id of the model's artifact."""
+    original_size: tuple[int, int] | None = None
+    """(width, height) of the picture in pixels, upright; None if it is not known."""
 
     @property
     def num_tokens(self) -> int:
@@ -155,14 +157,26 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool in an assistant's turn."""
+
+    name: str
+    """The tool's name."""
+    arguments: str
+    """A JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation."""
 
-    role: Literal["system", "user", "assistant"]
-    """Who says it."""
+    role: Literal["system", "user", "assistant", "tool"]
+    """Who says it. A turn of role "tool" is the result of a call of the assistant's turn before."""
     content: tuple[Any, ...]
     """Texts and images in reading order. A string is a text; a path of an image is a
     `pathlib.Path`."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What an assistant's turn calls, behind its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +208,15 @@ class Shape:
 
     `source` is the JSON text of the schema, the regular expression, a JSON list of the choices, or
     a grammar in llguidance's variant of Lark; empty for any JSON object. `strict`: refuse keywords
-    of a schema that cannot be enforced, instead of ignoring them with a warning. `read` turns the
+    of a schema that cannot be enforced, instead of ignoring them with a warning. `free`: the shape
+    leaves answers free to say anything, so that they are not greedy by default. `read` turns the
     text of a whole answer into `Result.parsed`; None leaves it as text.
     """
 
     kind: ShapeKind
     source: str = ""
     strict: bool = True
+    free: bool = False
     read: Callable[[str], Any] | None = field(default=None, compare=False, repr=False)
 
 
@@ -264,6 +280,34 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """Something that an answer locates in a picture by a rectangle: left, top, right, bottom."""
+
+    label: str
+    """What it is, in the model's words."""
+    bbox_2d: tuple[float, float, float, float]
+    """In thousandths of the picture's width and height, as the model writes it."""
+    box: tuple[int, int, int, int]
+    """In pixels of the original picture, upright as its EXIF orientation says."""
+    image: int = 0
+    """The picture's number in the conversation, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Something that an answer locates in a picture by a point: x, y."""
+
+    label: str
+    """What it is, in the model's words."""
+    point_2d: tuple[float, float]
+    """In thousandths of the picture's width and height, as the model writes it."""
+    point: tuple[int, int]
+    """In pixels of the original picture, upright as its EXIF orientation says."""
+    image: int = 0
+    """The picture's number in the conversation, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A whole answer."""
 
@@ -280,6 +324,12 @@ class Result:
     """The model's name."""
     warnings: tuple[str, ...] = ()
     """What may make the answer wrong, such as a picture shown at a small part of its size."""
+    task: Task | None = None
+    """What was asked for, with "auto" resolved; None without pictures."""
+    boxes: tuple[Box, ...] = ()
+    """What the answer locates by rectangles."""
+    points: tuple[Point, ...] = ()
+    """What the answer locates by points."""
     parsed: Any = None
     """The answer as data, if a shape was asked for: what the JSON of a schema stands for, or an
     object of the schema's type; for other shapes the text. None if the answer was cut off."""

@@ -104,6 +104,19 @@ def test_a_table_with_questions(qwink: RunQwink, folder: Path) -> None:
     assert {row["id"]: row["question"] for row in lines(ran.out)} == {"1": "Why?", "2": "What?"}
 
 
+def test_answers_in_a_shape(qwink: RunQwink, folder: Path) -> None:
+    out = folder.parent / "out.csv"
+    schema = '{"enum": ["red", "blue"]}'
+    ran = qwink("batch", folder / "0.png", "--schema", schema, "--out", out)
+    assert ran.code == 0, ran.err
+    with out.open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert json.loads(row["parsed"]) in ("red", "blue")
+    ran = qwink("batch", folder / "0.png", "--choices", "red,blue")
+    (found,) = lines(ran.out)
+    assert set(found["choices"]) == {"red", "blue"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

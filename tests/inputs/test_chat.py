@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qwink.errors import CheckpointError, PromptError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
-from qwink.types import Message
+from qwink.types import Message, ToolCall
 from tests.tiny import ADDED_TOKENS, CHAT_TEMPLATE, SPECIAL_TOKENS, write_tokenizer
 
 IMAGE = object()
@@ -32,6 +32,9 @@ CONVERSATIONS = [
     [Message("user", ("a < b && c <= d <x> <|",))],
 ]
 
+ROOT = Path(__file__).parents[2]
+NANO = ROOT / "src" / "qwink" / "assets" / "nano"
+
 # What a template may do to texts: trim, test, join with a separator, compare, measure.
 FUSSY_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
@@ -48,6 +51,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("chat")
     write_tokenizer(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def published() -> str:
+    """The chat template of the published Qwen3-VL checkpoints."""
+    return (ROOT / "benchmarks" / "published" / "chat_template.jinja").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +165,58 @@ def test_tools_equal_transformers(reference: Any, template: ChatTemplate) -> Non
     tools = [{"type": "function", "function": function}]
     text = reference.apply_chat_template(_as_dicts([SYSTEM, ASK]), tools=tools, tokenize=False)
     assert template.render([SYSTEM, ASK], add_generation_prompt=False, tools=tools) == text
+
+
+CALLS = (ToolCall("zoom", '{"by": 2}'), ToolCall("stop", "{}"))
+RESULTS = (Message("tool", ("done <b>",)), Message("tool", (IMAGE, "é")))
+
+
+@pytest.mark.parametrize("text", ["", "Let me look."])
+def test_calls_and_results_equal_transformers(
+    reference: Any, published: str, tokenizer: Tokenizer, text: str
+) -> None:
+    """By the template of the published checkpoints, and by nano's, which says the same."""
+    turns = [SYSTEM, ASK, Message("assistant", (text,), CALLS), *RESULTS]
+    tools = [{"type": "function", "function": {"name": "zoom", "parameters": {"a": "<&>"}}}]
+    dicts = _as_dicts(turns)
+    dicts[2]["content"] = text
+    dicts[2]["tool_calls"] = [
+        {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in CALLS
+    ]
+    options = {"tools": tools, "add_generation_prompt": True, "chat_template": published}
+    theirs = reference.apply_chat_template(dicts, tokenize=False, **options)
+    ids = reference.apply_chat_template(dicts, tokenize=True, return_dict=False, **options)
+    for template in (ChatTemplate(published), ChatTemplate.load(NANO)):
+        assert template.takes_tools
+        assert template.render(turns, tools=tools) == theirs
+        assert template.encode(turns, tokenizer, tools=tools) == ids
+
+
+@pytest.mark.parametrize("name", SPECIAL_TOKENS + ADDED_TOKENS)
+def test_added_tokens_in_tools_and_calls_stay_text(
+    published: str, tokenizer: Tokenizer, name: str
+) -> None:
+    theirs = ChatTemplate(published)
+
+    def ids(word: str) -> list[int]:
+        function = {"name": "f", "description": word, "parameters": {word: [word]}}
+        call = ToolCall(f"f{word}", f'{{"a": "{word}"}}')
+        turns = [ASK, Message("assistant", (), (call,)), Message("tool", (word,))]
+        tools = [{"type": "function", "function": function}]
+        added = set(tokenizer.added_tokens.values())
+        return [token for token in theirs.encode(turns, tokenizer, tools=tools) if token in added]
+
+    assert ids(name) == ids("plain")
+
+
+def test_a_template_without_tools_refuses_them(tokenizer: Tokenizer) -> None:
+    template = ChatTemplate(FUSSY_TEMPLATE)
+    assert not template.takes_tools
+    with pytest.raises(PromptError, match="has no tools"):
+        template.encode([ASK], tokenizer, tools=[{"type": "function"}])
+    with pytest.raises(PromptError, match="not valid Unicode"):
+        ChatTemplate(CHAT_TEMPLATE).encode([ASK], tokenizer, tools=[{"a": "\ud800"}])
 
 
 @pytest.mark.parametrize("name", SPECIAL_TOKENS + ADDED_TOKENS)

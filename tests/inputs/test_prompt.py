@@ -98,7 +98,7 @@ def test_an_encoded_image_is_accepted(tokenizer: Tokenizer, template: ChatTempla
     ("messages", "cause"),
     [
         ([], "empty"),
-        ([Message("tool", ("x",))], "unknown role 'tool'"),  # type: ignore[arg-type]
+        ([Message("critic", ("x",))], "unknown role 'critic'"),  # type: ignore[arg-type]
         ([Message("user", ("x",)), Message("system", ("y",))], "make it the first"),
         ([Message("system", (WIDE,))], "move it to a user turn"),
         ([Message("user", ("x",)), Message("assistant", (WIDE,))], "move it to a user turn"),

@@ -51,8 +51,8 @@ def test_chosen_kernels_are_used_until_they_are_given_up() -> None:
 @pytest.mark.parametrize(
     ("system", "machine", "words"),
     [
-        ("linux", "x86_64", "without a C compiler; install its wheel, or a compiler"),
-        ("linux", "aarch64", "without a C compiler; install its wheel, or a compiler"),
+        ("linux", "x86_64", "without a C compiler; install its wheel, or install a compiler"),
+        ("linux", "aarch64", "without a C compiler; install its wheel, or install a compiler"),
         ("linux", "riscv64", "run on x86-64 and ARM64 only"),
         ("darwin", "arm64", "from source; install its wheel"),
         ("win32", "AMD64", "from source; install its wheel"),

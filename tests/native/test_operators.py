@@ -167,13 +167,16 @@ def rescaled(weight: Float, block: int) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("block", [32, 128])
 @pytest.mark.parametrize("num_rows", [1, 45])
-def test_int4_unpacked_for_prompts(tmp_path: Path, block: int, num_rows: int) -> None:
+def test_int4_for_prompts(tmp_path: Path, block: int, num_rows: int) -> None:
+    """Unpacked to 8 bits; with plain AVX2 as in answers, which is faster there."""
+    unpacked = native.capabilities().kernels != "avx2"
     x, skip = normal(num_rows, 256), normal(num_rows, 40)
     gate, up = normal(40, 256), normal(40, 256)
     gate[:, 64:128] *= 0.1  # blocks of unequal scales
     norm = Norm(normal(256), 1e-6)
     scheme = nbits(4, block)
-    source = rounded(normalized(x, norm))
+    source = normalized(x, norm)
+    source = rounded(source) if unpacked else rounded(source.reshape(-1, 32)).reshape(num_rows, 256)
     prompt = np.array(1, np.int32)
 
     def product(g: Graph) -> str:
@@ -184,7 +187,8 @@ def test_int4_unpacked_for_prompts(tmp_path: Path, block: int, num_rows: int) ->
         g.prompt = "prompt"
         return gated(Activation(g, "x", norm), gate, up, scheme, fused=True)
 
-    a, b = (source @ rescaled(matrix, block).T for matrix in (gate, up))
+    weights = rescaled if unpacked else kept
+    a, b = (source @ weights(matrix, block).T for matrix in (gate, up))
     assert_close(run(tmp_path, product, x=x, skip=skip, prompt=prompt), a + skip)
     found = run(tmp_path, swiglu, x=x, prompt=prompt)
     assert_close(found, a / (1 + np.exp(-a)) * b)
@@ -297,7 +301,7 @@ def test_a_token_in_4_bits_does_not_notice_its_neighbours(tmp_path: Path, block:
 
 
 def test_a_prompt_in_4_bits_does_not_show_its_cuts(tmp_path: Path) -> None:
-    """Rows by themselves give what they give among many, and not what new tokens get."""
+    """Rows by themselves give what they give among many. New tokens differ, but not with AVX2."""
     x, weight = normal(40, 128), normal(48, 128)
 
     def build(g: Graph) -> str:
@@ -307,7 +311,8 @@ def test_a_prompt_in_4_bits_does_not_show_its_cuts(tmp_path: Path) -> None:
     yes, no = np.array(1, np.int32), np.array(0, np.int32)
     whole = run(tmp_path, build, x=x, prompt=yes)
     np.testing.assert_array_equal(run(tmp_path, build, x=x[7:8], prompt=yes), whole[7:8])
-    assert np.abs(run(tmp_path, build, x=x[7:8], prompt=no) - whole[7:8]).max() > 1e-3
+    difference = np.abs(run(tmp_path, build, x=x[7:8], prompt=no) - whole[7:8]).max()
+    assert (difference == 0) if native.capabilities().kernels == "avx2" else (difference > 1e-3)
 
 
 def test_shapes_that_do_not_fit_are_an_error(tmp_path: Path) -> None:

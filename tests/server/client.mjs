@@ -23,7 +23,7 @@ for await (const chunk of await client.chat.completions.create({ ...fields, ...o
 }
 let refused;
 try {
-  await client.chat.completions.create({ ...fields, n: 2 });
+  await client.chat.completions.create({ ...fields, n: 9 });
 } catch (error) {
   refused = { status: error.status, param: error.param };
 }

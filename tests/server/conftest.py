@@ -55,3 +55,12 @@ def server(
 def client(server: Server) -> Iterator[openai.OpenAI]:
     with server.client() as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with nano, whose answers are sensible."""
+    folder = tmp_path_factory.mktemp("nano")
+    servers = starter(Path("nano"), folder / "home", folder)
+    yield next(servers)().wait_ready()
+    next(servers, None)

@@ -220,15 +220,16 @@ BAD: list[tuple[dict[str, Any], int, str | None, str]] = [
     ({"model": "gpt-4o"}, 404, "model", "model_not_found"),
     ({"messages": []}, 400, "messages", "invalid_value"),
     ({"messages": "Hi"}, 400, "messages", "invalid_value"),
-    ({"messages": [{"role": "tool", "content": "x"}]}, 400, "messages[0].role", "invalid_value"),
+    ({"messages": [{"role": "critic", "content": "x"}]}, 400, "messages[0].role", "invalid_value"),
     ({"messages": [{"role": "user"}]}, 400, "messages[0].content", "missing_field"),
     ({"messages": [turn(None)]}, 400, "messages[0].content", "invalid_value"),
     ({"messages": [user({"type": "x"})]}, 400, "messages[0].content[0].type", "invalid_value"),
     ({"messages": [user("a"), LATE]}, 400, "messages[1].content", "invalid_value"),
-    ({"n": 2}, 400, "n", "invalid_value"),
+    ({"n": 9}, 400, "n", "invalid_value"),
+    ({"n": 0}, 400, "n", "invalid_value"),
     ({"store": True}, 400, "store", "invalid_value"),
-    ({"tools": [{"type": "function"}]}, 400, "tools", "unsupported_field"),
-    ({"tool_choice": "required"}, 400, "tool_choice", "unsupported_field"),
+    ({"tools": [{"type": "web_search"}]}, 400, "tools[0].type", "unsupported_field"),
+    ({"tool_choice": "required"}, 400, "tool_choice", "invalid_value"),
     ({"response_format": {"type": "x"}}, 400, "response_format.type", "invalid_value"),
     ({"modalities": ["text", "audio"]}, 400, "modalities", "invalid_value"),
     ({"audio": {"voice": "x"}}, 400, "audio", "unsupported_field"),
@@ -292,8 +293,8 @@ def test_refused_images_are_named(server: Server, url: str, code: str) -> None:
 
 
 def test_the_client_raises_matching_errors(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="tools is not supported"):
-        ask(client, user("Hi"), tools=[{"type": "function", "function": {"name": "f"}}])
+    with pytest.raises(openai.BadRequestError, match="only tools of type function"):
+        ask(client, user("Hi"), tools=[{"type": "custom", "custom": {"name": "f"}}])
     with pytest.raises(openai.NotFoundError, match="this server has tiny"):
         ask(client, user("Hi"), model="gpt-4o")
 

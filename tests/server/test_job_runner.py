@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
+from qwink.server.auth import CLIENT
 from qwink.server.background import BACKGROUND
 from qwink.server.failures import Failure
 from qwink.server.job_runner import JobRunner
@@ -31,12 +32,14 @@ class App:
 
     def __init__(self) -> None:
         self.bodies: list[Any] = []
+        self.clients: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.statuses: list[int] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         assert scope[BACKGROUND] > 0
+        self.clients.append(scope[CLIENT])
         message = await receive()
         self.bodies.append(json.loads(message["body"]))
         await self.gate.wait()
@@ -118,6 +121,7 @@ def test_owners_take_turns(tmp_path: Path) -> None:
         await until(runner, small, "completed")
         assert runner.store().batch(large).completed < 40
         await until(runner, large, "completed")
+        assert set(app.clients) == {"large", "small"}
 
     run(tmp_path, test)
 

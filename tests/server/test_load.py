@@ -24,7 +24,7 @@ GOOD: list[list[Any]] = [
 ]
 PROBLEMS: list[tuple[int, dict[str, Any]]] = [
     (400, {"messages": [user({"type": "image_url", "image_url": {"url": data_url(b"junk")}})]}),
-    (400, {"messages": [user("Hi")], "n": 3}),
+    (400, {"messages": [user("Hi")], "n": 9}),
     (404, {"messages": [user("Hi")], "model": "other"}),
     (413, {"messages": [user("x" * 1_200_000)]}),
     (400, {"messages": [user("long " * 6000)]}),

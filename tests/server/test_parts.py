@@ -72,7 +72,7 @@ async def _stream_to_a_client_that_does_not_read() -> tuple[Record, list[str]]:
         def opening(self) -> list[dict[str, Any]]:
             return []
 
-        def chunks(self, event: Event) -> list[dict[str, Any]]:
+        def chunks(self, event: Event, _: int) -> list[dict[str, Any]]:
             return [{"text": event.text}]
 
     async def send(message: Any) -> None:

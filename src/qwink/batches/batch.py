@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -13,6 +14,7 @@ from qwink.batches.claims import Claims, Where
 from qwink.batches.index import Index
 from qwink.batches.items import Item
 from qwink.batches.ledger import Ledger
+from qwink.batches.loaders import Loading
 from qwink.batches.progress import Counter, Progress
 from qwink.batches.rows import Row
 from qwink.batches.runner import Asking, Runner, Work
@@ -20,8 +22,9 @@ from qwink.batches.sources import Sources
 from qwink.batches.tables import Columns
 from qwink.engine.sampler import validate
 from qwink.errors import OptionError
+from qwink.inputs.images import MAX_IMAGE_PIXELS
 from qwink.runtime.models import load
-from qwink.runtime.options import AskKeywords, split
+from qwink.runtime.options import SHAPE_NAMES, AskKeywords, split
 from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import ImageSource, SamplingParams
@@ -44,29 +47,40 @@ def batch(
     concurrency: int | None = None,
     near_duplicates: int | None = None,
     skip_blank: bool = False,
+    every_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
     **options: Unpack[AskKeywords],
 ) -> Generator[Row, None, None]:
-    """Ask about many pictures; yields a row for each, as they are answered.
+    """Ask about each of many pictures, several at once. Yields a row for each as it is answered.
 
-    `sources`: paths of pictures, folders (`recursive`: with theirs), patterns (scans/*.png) and
-    tables (.jsonl, .csv, .parquet, .txt; see `Columns`), pictures in memory, or mappings with
-    "image" and perhaps "question" and "id"; one of them or several. "-" stands for `lines`, a list
-    of paths. A picture that cannot be used is a row with an `error`.
+    `sources` is one or several of: paths of pictures, videos, folders (`recursive`: with theirs),
+    patterns (scans/*.png) and tables (.jsonl, .csv, .parquet, .txt), pictures in memory, and
+    mappings with "image" and perhaps "question" and "id". "-" stands for `lines`, a list of paths.
+    A picture that cannot be used is a row with an `error`.
 
     `out` (.jsonl, .csv, .parquet) also writes the rows to a file. The same call goes on where an
     earlier one stopped: items that have a row are left out; `where` "errors" takes those whose row
-    is an error, "new+errors" both. Close the iterator to stop early.
+    has an error, "new+errors" both. Closing the generator stops early.
 
     `model` is a loaded model, or what `qwink.load` takes. Identical files are answered once;
-    `near_duplicates` takes pictures for equal whose difference hashes differ in that many of 64
-    bits or fewer; `skip_blank` leaves out blank pictures. `limit` bounds the rows of this call,
-    `concurrency` the answers under way at once. `options` are those of `VLM.ask`.
+    `near_duplicates` takes pictures for equal whose 64-bit difference hashes differ in that many
+    bits or fewer; `skip_blank` leaves out blank pictures. With `every_s`, each moment of a video is
+    an item, a picture of task "frame", one every so many seconds; otherwise a video is one item.
+    `limit` bounds the rows of this call, `concurrency` the answers under way at once. `progress`
+    is called with each row. `options` are those of pictures and of answers.
 
-    Raises OptionError, ModelNotFound and what `qwink.load` raises; while it yields, EngineStopped
-    and OSError.
+    Raises OptionError, ShapeError and what `qwink.load` raises at once; EngineStopped and OSError
+    while it yields.
+
+    ```python
+    rows = qwink.batch(["examples/sign.png", "examples/receipt-line.png"], model=vlm, task="ocr")
+    print(sorted(row.answer for row in rows))  # ['Exit 7B', 'Total 42.50']
+    ```
     """
-    given = Sources(_as_tuple(sources), recursive, columns or Columns(), lines)
+    loading = loading_of(every_s, options)
+    if every_s is not None and options.get("task", "auto") == "auto":
+        options = {**options, "task": "frame"}
+    given = Sources(_as_tuple(sources), recursive, columns or Columns(), lines, loading)
     check(given, options, out, where, limit, concurrency, near_duplicates)
     with ExitStack() as stack:
         if isinstance(model, VLM):
@@ -85,8 +99,23 @@ def batch(
     return _rows(given, vlm, asking, ledger, where, limit, concurrency, progress, kept)
 
 
+def loading_of(every_s: float | None, options: Mapping[str, Any]) -> Loading:
+    """How files are divided into items. Raises OptionError."""
+    if every_s is None:
+        return Loading()
+    if not (every_s > 0 and math.isfinite(every_s)):
+        raise OptionError(f"every is {every_s:g} s; it must be above 0")
+    for name in ("fps", "num_frames", "min_frames", "max_frames"):
+        if name in options:
+            raise OptionError(f"every and {name} exclude each other; give one of them")
+    limit = options.get("max_image_pixels", MAX_IMAGE_PIXELS)
+    return Loading(every_s, options.get("start"), options.get("end"), limit)
+
+
 def settings_of(vlm: VLM, asking: Asking, options: Mapping[str, Any]) -> dict[str, Any]:
     """What all rows of a file have in common."""
+    shape = asking.sampling.shape
+    others = {name: options[name] for name in sorted(options) if name not in SHAPE_NAMES}
     return {
         "model": vlm.name,
         "artifact": vlm.engine.artifact_id,
@@ -94,7 +123,8 @@ def settings_of(vlm: VLM, asking: Asking, options: Mapping[str, Any]) -> dict[st
         "system": asking.system,
         "near_duplicates": asking.near_duplicates,
         "skip_blank": asking.skip_blank,
-        "options": {name: _plain(value) for name, value in sorted(options.items())},
+        "shape": None if shape is None else f"{shape.kind}: {shape.source}",
+        "options": {name: _plain(value) for name, value in others.items()},
     }
 
 

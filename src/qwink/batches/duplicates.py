@@ -9,37 +9,42 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from qwink.inputs.images import OpenedImage, decode
+from qwink.types import Picture
 
 # A page is blank if fewer than one of 10,000 pixels differ visibly from the paper. A page number
 # alone is more: about two of 10,000.
 _VISIBLE, _BLANK_SHARE, _BLANK_SIDE = 16, 1e-4, 1024
 
 
-def grey(opened: OpenedImage, side: int) -> NDArray[np.uint8]:
+def grey(picture: OpenedImage | Picture, side: int) -> NDArray[np.uint8]:
     """The picture in grey, its longer side reduced to `side` pixels. Raises ImageError."""
-    pixels = decode(opened, at_least=(side, side)).pixels
-    image = PIL.Image.fromarray(pixels).convert("L")
+    image = _image(picture, (side, side))
     image.thumbnail((side, side), PIL.Image.Resampling.BOX)
     return np.asarray(image)
 
 
-def is_blank(opened: OpenedImage) -> bool:
+def is_blank(picture: OpenedImage | Picture) -> bool:
     """Whether nearly all pixels have one brightness. Raises ImageError."""
-    pixels = grey(opened, _BLANK_SIDE).astype(np.int16)
+    pixels = grey(picture, _BLANK_SIDE).astype(np.int16)
     different = np.abs(pixels - np.int16(np.median(pixels))) > _VISIBLE
     return bool(different.mean() < _BLANK_SHARE)
 
 
-def difference_hash(opened: OpenedImage) -> int:
+def difference_hash(picture: OpenedImage | Picture) -> int:
     """64 bits: where brightness rises from left to right in a picture of 9 × 8 pixels (dHash).
 
     Pictures that look alike differ in few bits. Raises ImageError.
     """
-    pixels = decode(opened, at_least=(72, 64)).pixels
-    small = PIL.Image.fromarray(pixels).convert("L").resize((9, 8), PIL.Image.Resampling.BOX)
+    small = _image(picture, (72, 64)).resize((9, 8), PIL.Image.Resampling.BOX)
     values = np.asarray(small).astype(np.int16)
     bits = (values[:, 1:] > values[:, :-1]).ravel()
     return int.from_bytes(np.packbits(bits).tobytes(), "big")
+
+
+def _image(picture: OpenedImage | Picture, at_least: tuple[int, int]) -> PIL.Image.Image:
+    """The picture in grey; a JPEG decoded no larger than needed for `at_least`."""
+    decoded = decode(picture, at_least) if isinstance(picture, OpenedImage) else picture
+    return PIL.Image.fromarray(decoded.pixels).convert("L")
 
 
 class Lookalikes:

@@ -14,22 +14,29 @@ from qwink.batches.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Rows of this run (`done`, among them `errors`, `copied` from equal pictures, `skipped`), rows
-    that were there `before` (`failed_before` of them with an error), and items `repeated` under an
-    id that this run has met. `total`: items to work on in this run, None while they are being
-    counted or where they cannot be. `limit` comes with the last progress.
-    """
+    """How far a batch is."""
 
     done: int = 0
+    """Rows of this run."""
     errors: int = 0
+    """Those with an error."""
     copied: int = 0
+    """Those with the answer of an equal picture."""
     skipped: int = 0
+    """Those of blank pictures."""
     before: int = 0
+    """Items left out because the file has their row."""
     failed_before: int = 0
+    """Those whose row has an error."""
     repeated: int = 0
+    """Items left out because this run has met their id."""
     total: int | None = None
+    """Items to work on in this run; None while they are counted, or if they cannot be."""
     elapsed_s: float = 0.0
+    """Seconds since the start of the run."""
     limit: Limit | None = None
+    """What limited the run, engine, decoding or disk; with the last progress of a run that took
+    more than a second."""
 
     @property
     def rate(self) -> float:
@@ -38,6 +45,7 @@ class Progress:
 
     @property
     def remaining_s(self) -> float | None:
+        """Seconds that are left at this rate, if the total is known."""
         if self.total is None or not self.rate:
             return None
         return max(0, self.total - self.done) / self.rate

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -20,16 +21,18 @@ from qwink.batches.items import Item
 from qwink.batches.occupancy import Occupancy
 from qwink.batches.rows import Row
 from qwink.engine.threads import physical_cores
-from qwink.errors import EngineStopped, Overloaded, QwinkError
+from qwink.errors import EngineStopped, ImageError, Overloaded, QwinkError
+from qwink.inputs.containers import is_video
 from qwink.inputs.data_urls import is_data_url, unpack_data_url
-from qwink.inputs.files import BinaryFile, read_object
+from qwink.inputs.files import BinaryFile, read_object, spelled
 from qwink.inputs.images import OpenedImage, open_image
+from qwink.runtime.listening import with_data
 from qwink.runtime.messages import DEFAULT_QUESTIONS, user_message
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.request import Ticket
+from qwink.runtime.request import Request, Ticket
 from qwink.runtime.sampling import AskedSampling
 from qwink.runtime.vlm import VLM
-from qwink.types import EncodedImage, Event, Message, Picture, Result
+from qwink.types import EncodedImage, Event, Message, Picture, Result, Video
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +63,7 @@ class Work:
     row: Row
     alone: bool = False
     lead: Lead[Work] | None = None
+    request: Request | None = None
     ticket: Ticket | None = None
     read_s: float = 0.0
 
@@ -141,7 +145,10 @@ class Runner:
         elif isinstance(outcome, Exception):
             row = work.row.failed(outcome)
         else:
-            row = work.row.answered(outcome, work.read_s)
+            assert work.request is not None
+            result = with_data(Event("", outcome), work.request).result
+            assert result is not None
+            row = work.row.answered(result, work.read_s)
         followers = self._finish(work, row)
         if row.answer is None:
             yield row, followers
@@ -200,37 +207,51 @@ class Runner:
 
     def _look(self, work: Work, source: Any) -> Row | None:
         """Hash the picture. The row if it is blank or was answered; else its lead is noted."""
-        asking = self._asking
-        if isinstance(source, EncodedImage):
+        found = self._hashed(work, source)
+        if work.row.sha256 is None:
             return None
-        if isinstance(source, Picture):
-            work.row = replace(work.row, sha256=source.key)
-        elif isinstance(source, str) and not is_data_url(source):
-            return None  # a URL; it was not fetched
-        else:
-            data = unpack_data_url(source) if isinstance(source, str) else source
-            opened: OpenedImage | None = None
-            if isinstance(data, bytes):
-                sha256 = hashlib.sha256(data).hexdigest()
-            else:
-                opened = open_image(data, asking.images.max_image_pixels)
-                sha256 = opened.key
-            dhash = None
-            if asking.skip_blank or asking.near_duplicates is not None:
-                opened = opened or open_image(data, asking.images.max_image_pixels)
-                if asking.near_duplicates is not None:
-                    dhash = f"{difference_hash(opened):016x}"
-            work.row = replace(work.row, sha256=sha256, dhash=dhash)
-            if asking.skip_blank and opened is not None and is_blank(opened):
-                return replace(work.row, skipped="blank")
-        found = self._claims.claim(work.row, work)
-        if isinstance(found, Row):
-            return work.row.copied(found)
-        work.lead = found
+        if found is not None and self._asking.near_duplicates is not None:
+            work.row = replace(work.row, dhash=f"{difference_hash(found):016x}")
+        if found is not None and self._asking.skip_blank and is_blank(found):
+            return replace(work.row, skipped="blank")
+        claimed = self._claims.claim(work.row, work)
+        if isinstance(claimed, Row):
+            return work.row.copied(claimed)
+        work.lead = claimed
         return None
 
-    def _submit(self, work: Work, request: Any) -> None:
+    def _hashed(self, work: Work, source: Any) -> OpenedImage | Picture | None:
+        """Note the source's hash in the row, if it can be known without fetching. Returns the
+        picture, if it is one and is to be looked at.
+        """
+        looks = self._asking.skip_blank or self._asking.near_duplicates is not None
+        most = self._asking.images.max_image_pixels
+        found: OpenedImage | Picture | None = None
+        if isinstance(source, EncodedImage):
+            return None
+        if isinstance(source, str) and not is_data_url(source):
+            return None
+        if isinstance(source, Video):
+            if not isinstance(source.source, Path):
+                return None
+            sha256 = _hash_file(source.source)
+        elif isinstance(source, Picture):
+            found, sha256 = source, source.key
+        else:
+            data = unpack_data_url(source) if isinstance(source, str) else source
+            if isinstance(data, bytes):
+                sha256 = hashlib.sha256(data).hexdigest()
+                if looks and not is_video(data):
+                    found = open_image(data, most)
+            else:
+                found = open_image(data, most)
+                sha256 = found.key
+        work.row = replace(work.row, sha256=sha256)
+        return found
+
+    def _submit(self, work: Work, request: Request) -> None:
         """Wait for a place in the engine, then hand the request over."""
+        work.request = request
         self._places.acquire()
 
         def listener(message: Event | Exception) -> None:
@@ -260,3 +281,12 @@ class Runner:
     def _leave(self) -> None:
         self._places.release()
         self.occupancy.leave()
+
+
+def _hash_file(path: Path) -> str:
+    """Raises ImageError."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ImageError(f"cannot read {spelled(path)}: {error.strerror or error}") from error

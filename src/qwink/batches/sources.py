@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qwink.batches.items import Item, Part, failing
-from qwink.batches.loaders import known_kind, parts_of
+from qwink.batches.loaders import Loading, known_kind, parts_of
 from qwink.batches.tables import Columns, Entry, is_table, is_url, read_lines, read_table
 from qwink.errors import ImageError, OptionError, QwinkError
 from qwink.inputs.data_urls import is_data_url
@@ -32,6 +32,7 @@ class Sources:
     recursive: bool = False
     columns: Columns = field(default_factory=Columns)
     lines: Iterable[str] | None = None
+    loading: Loading = field(default_factory=Loading)
 
     @property
     def repeatable(self) -> bool:
@@ -65,24 +66,24 @@ class Sources:
             elif isinstance(source, str | os.PathLike):
                 yield from self._of_path(str(os.fspath(source)))
             elif isinstance(source, Mapping):
-                yield from _of_mapping(source, number)
+                yield from _of_mapping(source, number, self.loading)
             else:
                 yield Item.of(Part(partial(_itself, source)), str(number))
 
     def _of_path(self, path: str) -> Iterator[Item]:
         if path == "-":
             for entry in read_lines(self.lines or (), self.columns, "stdin"):
-                yield from _of_entry(entry)
+                yield from _of_entry(entry, self.loading)
         elif os.path.isdir(path):
             yield from self._of_folder(path)
         elif os.path.lexists(path) and is_table(path):
             for entry in read_table(Path(path), self.columns):
-                yield from _of_entry(entry)
+                yield from _of_entry(entry, self.loading)
         elif not is_url(path) and not os.path.lexists(path) and glob.has_magic(path):
             for match in _matches(path):
-                yield from _of_file(match)
+                yield from _of_file(match, self.loading)
         else:
-            yield from _of_file(path)
+            yield from _of_file(path, self.loading)
 
     def _of_folder(self, folder: str) -> Iterator[Item]:
         """Files of known kinds in a folder, in order of their names, then those of its folders."""
@@ -95,7 +96,7 @@ class Sources:
             return
         for name, is_folder in found:
             if not is_folder and not name.startswith(".") and known_kind(name):
-                yield from _of_file(os.path.join(folder, name))
+                yield from _of_file(os.path.join(folder, name), self.loading)
         for name, is_folder in found if self.recursive else ():
             path = os.path.join(folder, name)
             if is_folder and not name.startswith(".") and not os.path.islink(path):
@@ -106,32 +107,34 @@ def _matches(pattern: str) -> Iterator[str]:
     return (path for path in sorted(glob.iglob(pattern, recursive=True)) if os.path.isfile(path))
 
 
-def _of_file(path: str, question: str | None = None, given_id: str | None = None) -> Iterator[Item]:
+def _of_file(
+    path: str, loading: Loading, question: str | None = None, given_id: str | None = None
+) -> Iterator[Item]:
     if is_url(path):  # preparing says whether it can be used
         yield Item.of(Part(partial(_itself, path)), _short(path), question, given_id)
         return
     try:
-        for part in parts_of(path):
+        for part in parts_of(path, loading):
             yield Item.of(part, path, question, given_id)
     except QwinkError as error:
         yield Item.of(failing(error), path, question, given_id)
 
 
-def _of_entry(entry: Entry) -> Iterator[Item]:
+def _of_entry(entry: Entry, loading: Loading) -> Iterator[Item]:
     if entry.error:
         yield Item.of(failing(ImageError(entry.error)), entry.path)
     else:
-        yield from _of_file(entry.path, entry.question, entry.id)
+        yield from _of_file(entry.path, loading, entry.question, entry.id)
 
 
-def _of_mapping(values: Mapping[str, Any], number: int) -> Iterator[Item]:
+def _of_mapping(values: Mapping[str, Any], number: int, loading: Loading) -> Iterator[Item]:
     """Items of {"image": ..., "question": ..., "id": ...}."""
     if "image" not in values:
         raise OptionError(f"source {number} has no 'image'; give {{'image': ..., 'question': ...}}")
     image, question, given = values["image"], values.get("question"), values.get("id")
     given = None if given is None else str(given)
     if isinstance(image, str | os.PathLike):
-        yield from _of_file(str(os.fspath(image)), question, given)
+        yield from _of_file(str(os.fspath(image)), loading, question, given)
     else:
         yield Item.of(Part(partial(_itself, image)), str(number), question, given)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,26 +11,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qwink.cli.console import (
+    CONTROLS,
     RecipeName,
     SpeculateName,
     as_utf8,
     on_terminal,
     remark,
 )
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Question, Speculate, Task, Threads
+from qwink.cli.moments import ask_moments
+from qwink.cli.options import (
+    Device,
+    Dtype,
+    Engine,
+    Quantize,
+    Question,
+    Speculate,
+    Task,
+    Threads,
+    seconds,
+)
 from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
-from qwink.errors import ImageError, ImageTooLarge, OptionError
+from qwink.cli.sources import check_options, check_sources, read_streams
+from qwink.errors import OptionError
 
 if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
-
-PICTURE_SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif", ".mp4", ".mov", ".mkv", ".webm", ".avi"),
-)
-# Control characters. A picture could make the model print terminal escape sequences.
-_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def ask(
@@ -66,6 +70,14 @@ def ask(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of the text.")
     ] = False,
+    draw: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the picture with the boxes and points of the answer to a PNG, JPEG or WebP "
+            "file; takes one picture, and sets --task locate unless you choose another.",
+        ),
+    ] = None,
     timings: Annotated[
         bool, typer.Option("--timings", help="Print the time of each stage on stderr.")
     ] = False,
@@ -183,6 +195,7 @@ def ask(
       qwink ask receipt.jpg -q "What is the total?"
       qwink ask page.png --task document > page.md
       qwink ask before.jpg after.jpg -q "What changed?" --timings
+      qwink ask desk.jpg --draw desk-boxes.png --json
       cat photo.jpg | qwink ask - --json
       qwink ask receipt.jpg -q "What was bought?" --schema receipt.schema.json
       qwink ask photo.jpg -q "Day or night?" --choices day,night --json
@@ -190,6 +203,9 @@ def ask(
       qwink ask camera.mp4 --every 5s -q "How many people are there?"
     """
     sources = images or []
+    if draw is not None:
+        _check_drawing(draw, sources)
+        task = "locate" if task == "auto" else task
     if question is not None and not question.strip():
         question = None
     if not sources and question is None:
@@ -218,17 +234,20 @@ def ask(
     }
     given = {key: value for key, value in sampling.items() if value is not None}
     sized = {key: value for key, value in sizes.items() if value is not None}
-    step_s = None if every is None else _seconds(every)
+    step_s = None if every is None else seconds(every, "--every")
     if step_s is not None and len(sources) != 1:
         raise OptionError("--every asks about one video; give one")
-    _check(sources, given, sized)
+    if step_s is not None and draw is not None:
+        raise OptionError("--every and --draw exclude each other")
+    check_options(given, sized)
+    check_sources(sources, sized)
     if len(sources) > 1:
         remark(
             f"asking about {len(sources)} pictures together, in one question; for an answer about "
             "each: qwink batch"
         )
     shape = shape_options(schema, choices, regex, grammar)
-    pictures = _read_stdin(sources)
+    pictures = read_streams(sources, pipes=draw is not None)
     engine_options: dict[str, Any] = {
         "engine": engine,
         "recipe": recipe,
@@ -240,7 +259,7 @@ def ask(
     hint = not as_json and on_terminal()
     vlm = _load(model, engine_options, context, hint=hint, speculate=speculate)
     if step_s is not None:
-        _ask_moments(
+        ask_moments(
             vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json
         )
         return
@@ -255,118 +274,26 @@ def ask(
     else:
         result = _show(events)
         show_remarks(result)
+    if draw is not None:
+        _draw(pictures[0], result, draw)
     if timings:
         show_timings(result, about(vlm))
 
 
-def _seconds(text: str) -> float:
-    """A time such as 5s, 0.5, 2m or 1h, in seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?", text.strip().lower())
-    seconds = 0.0
-    if match:
-        unit = {"ms": 1e-3, None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[match[2]]
-        seconds = float(match[1]) * unit
-    if seconds <= 0:
-        raise OptionError(f"--every is {text!r}; write a time such as 5s, 2m or 1h")
-    return seconds
+def _check_drawing(draw: Path, sources: list[str]) -> None:
+    from qwink.cli.drawing import check_output
+
+    check_output(draw, sources)
 
 
-def _ask_moments(
-    vlm: VLM,
-    source: str | bytes,
-    step_s: float,
-    question: str | None,
-    system: str | None,
-    sampling: dict[str, Any],
-    sizes: dict[str, Any],
-    *,
-    as_json: bool,
-) -> None:
-    """Ask about moments of a video one after the other: a line for each."""
-    from qwink.cli.report import about, as_document, show_remarks
-    from qwink.inputs.frames import VideoOptions
-    from qwink.inputs.images import MAX_IMAGE_PIXELS
-    from qwink.runtime.moments import moments
-    from qwink.runtime.preparation import fetched
+def _draw(picture: str | bytes, result: Result, draw: Path) -> None:
+    from qwink.cli.drawing import save_drawing
 
-    part = VideoOptions(start=sizes.pop("start", None), end=sizes.pop("end", None))
-    extra = [name for name in ("fps", "num_frames", "min_frames", "max_frames") if name in sizes]
-    if extra:
-        raise OptionError(f"--every and --{extra[0].replace('_', '-')} exclude each other")
-    limit = sizes.get("max_image_pixels", MAX_IMAGE_PIXELS)
-    if sizes.get("task", "auto") == "auto":
-        sizes["task"] = "frame"
-    for moment in moments(fetched(source, None), step_s, part, limit):
-        result = vlm.ask(moment.picture, question, system=system, **sampling, **sizes)
-        if as_json:
-            document = {"time_s": moment.time_s, **as_document(result, about(vlm))}
-            typer.echo(json.dumps(document, ensure_ascii=False).encode())
-        else:
-            typer.echo(
-                f"{moment.time_s:.1f} s: {' '.join(result.text.split())}".translate(_CONTROLS)
-            )
-            show_remarks(result)
-
-
-def _check(sources: list[str], sampling: dict[str, Any], sizes: dict[str, Any]) -> None:
-    """Check options and pictures before the model is loaded, which can take minutes."""
-    from qwink.engine.sampler import validate
-    from qwink.inputs.containers import is_video
-    from qwink.inputs.images import MAX_IMAGE_PIXELS, open_image
-    from qwink.inputs.video import open_video
-    from qwink.types import SamplingParams
-
-    validate(SamplingParams(**sampling))
-    limit = sizes.get("max_image_pixels", MAX_IMAGE_PIXELS)
-    if limit < 1:
-        raise OptionError(f"max_image_pixels is {limit}; it must be 1 or more")
-    if sources.count("-") > 1:
-        raise OptionError("stdin holds one picture; give - once")
-    if "-" in sources and sys.stdin is not None and sys.stdin.isatty():
-        raise OptionError("- reads a picture from stdin; pipe one in: qwink ask - < photo.jpg")
-    for source in sources:
-        # A named pipe, such as the shell's <(...), can be read only once.
-        if ":" not in source[:8] and source != "-" and not _is_pipe(source):
-            try:
-                if is_video(source):
-                    open_video(source, limit)
-                else:
-                    open_image(source, limit)
-            except ImageError as error:
-                hint = _question_hint(source, sources)
-                raise ImageError(f"{error}; {hint}") if hint else error from None
-
-
-def _is_pipe(source: str) -> bool:
-    try:
-        return Path(source).is_fifo()
-    except (OSError, ValueError):  # no path, such as a text that is too long
-        return False
-
-
-def _question_hint(source: str, sources: list[str]) -> str:
-    """How to give the question, if `source` looks like one and is no file."""
-    looks = " " in source.strip() or source.rstrip().endswith(("?", "\uff1f"))
-    if not looks or Path(source).suffix.lower() in PICTURE_SUFFIXES or len(source) > 500:
-        return ""
-    pictures = " ".join(shlex.quote(other) for other in sources if other != source)
-    return f"a question goes behind -q: qwink ask {pictures or 'IMAGE'} -q {shlex.quote(source)}"
-
-
-def _read_stdin(sources: list[str]) -> list[str | bytes]:
-    """The sources, with - replaced by the bytes on stdin."""
-    return [_stdin_bytes() if source == "-" else source for source in sources]
-
-
-def _stdin_bytes() -> bytes:
-    from qwink.inputs.files import MAX_FILE_BYTES
-
-    if sys.stdin is None:
-        raise OptionError("- reads a picture from stdin, which is closed")
-    data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise ImageTooLarge(f"stdin has more than {MAX_FILE_BYTES >> 20} MiB; reduce the picture")
-    return data
+    num_numbers = save_drawing(picture, result.boxes, result.points, draw)
+    if not result.boxes and not result.points:
+        remark(f"the answer has no boxes or points; {draw} is the picture alone")
+    if num_numbers:
+        remark(f"no font here has the letters of {num_numbers} labels; {draw} has numbers instead")
 
 
 def _load(
@@ -394,7 +321,7 @@ def _last(events: Iterator[Event]) -> Result:
 
 def _show(events: Iterator[Event]) -> Result:
     """Print the answer as it is generated. Ends the line even if an error interrupts it."""
-    removed = _CONTROLS if sys.stdout is not None and sys.stdout.isatty() else {}
+    removed = CONTROLS if sys.stdout is not None and sys.stdout.isatty() else {}
     end = "\n"
     try:
         for event in events:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from qwink.cli import options as shared
+from qwink.cli import shapes
 from qwink.cli.console import Bar, as_utf8, format_seconds, on_terminal, remark, spell_options
 from qwink.errors import OptionError
 
@@ -28,8 +29,8 @@ def batch(
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Pictures, folders, patterns ('scans/*.png'), tables of paths (.jsonl, .csv, "
-            ".parquet, .txt); - reads a list of paths from stdin.",
+            help="Pictures, videos, folders, patterns ('scans/*.png'), tables of paths (.jsonl, "
+            ".csv, .parquet, .txt); - reads a list of paths from stdin.",
         ),
     ] = None,
     question: shared.Question = None,
@@ -88,6 +89,10 @@ def batch(
     skip_blank: Annotated[
         bool, typer.Option("--skip-blank", help="Do not ask about blank pictures.")
     ] = False,
+    schema: shapes.Schema = None,
+    choices: shapes.Choices = None,
+    regex: shapes.Regex = None,
+    grammar: shapes.Grammar = None,
     model: shared.Model = None,
     engine: shared.Engine = None,
     recipe: shared.Recipe = None,
@@ -106,8 +111,16 @@ def batch(
     min_pixels: shared.MinPixels = None,
     max_pixels: shared.MaxPixels = None,
     max_image_pixels: shared.MaxImagePixels = None,
+    fps: shared.Fps = None,
+    num_frames: shared.NumFrames = None,
+    min_frames: shared.MinFrames = None,
+    max_frames: shared.MaxFrames = None,
+    start: shared.Start = None,
+    end: shared.End = None,
+    every: shared.Every = None,
     context: shared.Context = None,
     threads: shared.Threads = None,
+    speculate: shared.Speculate = None,
 ) -> None:
     """Ask about each of many pictures, several at once, and write a row for each.
 
@@ -117,8 +130,10 @@ def batch(
     \b
     Examples:
       qwink batch scans -q "What is the total?" --out totals.csv
+      qwink batch invoices --schema invoice.json -q "Read the invoice." --out invoices.jsonl
       qwink batch 'photos/*.jpg' --task describe --out captions.jsonl --limit 100
       qwink batch questions.jsonl --out answers.parquet
+      qwink batch camera.mp4 --every 5s -q "Is the gate open?" --out gate.csv
       find . -name '*.png' | qwink batch - -q "Is this a chart?" | jq .answer
     """
     asked: dict[str, Any] = {
@@ -134,6 +149,12 @@ def batch(
         "min_pixels": min_pixels,
         "max_pixels": max_pixels,
         "max_image_pixels": max_image_pixels,
+        "fps": fps,
+        "num_frames": num_frames,
+        "min_frames": min_frames,
+        "max_frames": max_frames,
+        "start": start,
+        "end": end,
     }
     engine_options: dict[str, Any] = {
         "engine": engine,
@@ -145,10 +166,11 @@ def batch(
     }
     if where == "errors" and out == "-":
         raise OptionError("--where errors asks again about rows of a file; name it by --out")
+    every_s = None if every is None else shared.seconds(every, "--every")
     lines = _stdin_lines() if sources and "-" in sources else None
 
     from qwink.batches.batch import batch as run
-    from qwink.batches.batch import check
+    from qwink.batches.batch import check, loading_of
     from qwink.batches.sources import Sources
     from qwink.batches.tables import Columns
     from qwink.cli.loading import load_model
@@ -156,12 +178,17 @@ def batch(
 
     columns = Columns(column, question_column, id_column)
     given = {name: value for name, value in asked.items() if value is not None}
+    given |= shapes.shape_options(schema, choices, regex, grammar)
     file = None if out == "-" else out
+    loading_of(every_s, given)
     wanted = Sources(tuple(sources or ()), recursive, columns, lines)
     check(wanted, given, file, where, limit, concurrency, near_duplicates)
     limits = Limits() if concurrency is None else Limits(max_running=concurrency)
+    loaded = load_model(
+        model, engine_options, context, limits, hint=on_terminal(), speculate=speculate
+    )
     with (
-        load_model(model, engine_options, context, limits, hint=on_terminal()) as vlm,
+        loaded as vlm,
         _Report(out) as report,
         closing(
             run(
@@ -178,6 +205,7 @@ def batch(
                 concurrency=concurrency,
                 near_duplicates=near_duplicates,
                 skip_blank=skip_blank,
+                every_s=every_s,
                 progress=report.show,
                 **given,
             )

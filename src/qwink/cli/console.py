@@ -30,6 +30,8 @@ DtypeName: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
 SpeculateName: TypeAlias = Literal["auto", "off"]
 QuantizeName: TypeAlias = Literal["int8"]
 
+# Control characters. A picture could make the model print terminal escape sequences.
+CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # Options of the library whose names in messages the command line spells differently.
 _OPTION_NAMES = re.compile(
     r"(?<![\w-])(?:max_image_pixels|max_images|max_pixels|min_pixels|max_tokens|repetition_penalty"

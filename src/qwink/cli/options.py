@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from qwink.cli.console import (
     TaskName,
     as_utf8,
 )
+from qwink.errors import OptionError
 
 Question = Annotated[
     str | None,
@@ -139,3 +141,38 @@ Context = Annotated[
     int | None,
     typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
 ]
+Fps = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="Frames of a video to look at, a second; by default 2."),
+]
+NumFrames = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Frames of a video to look at, in all, instead of --fps."),
+]
+MinFrames = Annotated[
+    int | None, typer.Option(metavar="N", help="Least number of frames with --fps. [4]")
+]
+MaxFrames = Annotated[
+    int | None, typer.Option(metavar="N", help="Largest number of frames with --fps. [768]")
+]
+Start = Annotated[float | None, typer.Option(metavar="S", help="Second of the video to start at.")]
+End = Annotated[float | None, typer.Option(metavar="S", help="Second of the video to end at.")]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Ask about each moment of a video apart, one every 5s, 2m or 1h: a log of a camera.",
+    ),
+]
+
+
+def seconds(text: str, option: str) -> float:
+    """A time such as 5s, 0.5, 2m or 1h, in seconds. Raises OptionError."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?", text.strip().lower())
+    found = 0.0
+    if match:
+        unit = {"ms": 1e-3, None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[match[2]]
+        found = float(match[1]) * unit
+    if found <= 0:
+        raise OptionError(f"{option} is {text!r}; write a time such as 5s, 2m or 1h")
+    return found

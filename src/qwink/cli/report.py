@@ -28,6 +28,8 @@ def as_document(result: Result, engine: dict[str, str]) -> dict[str, Any]:
         shaped["choices"] = [asdict(choice) for choice in result.choices]
     return {
         "text": result.text,
+        "boxes": [asdict(box) for box in result.boxes],
+        "points": [asdict(point) for point in result.points],
         **shaped,
         "finish_reason": result.finish_reason,
         "model": result.model,

@@ -1,4 +1,4 @@
-"""The options of `qwink ask` for the shape of the answer."""
+"""The options of `qwink ask` and `qwink batch` for the shape of the answer."""
 
 from __future__ import annotations
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from qwink.errors import CheckpointError, PromptError
 from qwink.inputs.tokenizer import Tokenizer, read_json
-from qwink.types import Message
+from qwink.types import Message, ToolCall
 
 _PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 
@@ -48,6 +49,7 @@ class ChatTemplate:
                 f"the chat template is damaged ({error}); download it again"
             ) from None
         self._source = source
+        self.takes_tools = "tools" in meta.find_undeclared_variables(environment.parse(source))
         self._special_tokens = special_tokens or {}
 
     @classmethod
@@ -85,9 +87,7 @@ class ChatTemplate:
         Anything but a string in a message's content counts as an image. `variables`, e.g. `tools`,
         are passed to the template. Raises PromptError for a conversation the template refuses.
         """
-        turns = [
-            {"role": message.role, "content": _content(message.content)} for message in messages
-        ]
+        turns = [_turn(message) for message in messages]
         names = {**self._special_tokens, "tools": None, "documents": None, **variables}
         try:
             return self._template.render(
@@ -105,9 +105,11 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         continue_final: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         **variables: Any,
     ) -> list[int]:
-        """The conversation as ids, in which an image is a single `<|image_pad|>`.
+        """The conversation as ids, in which an image is a single `<|image_pad|>`. `tools` are
+        functions that the answer may call, as Transformers and OpenAI describe them.
 
         With `continue_final`, the ids end with the text of the last turn, which stays open: the
         answer continues it. `add_generation_prompt` has no effect then.
@@ -115,9 +117,16 @@ class ChatTemplate:
         Equals Transformers' ids unless a text spells an added token. Such text stays plain text, so
         each `<|image_pad|>` and `<|im_end|>` is the template's. In system and assistant turns this
         holds for special tokens only: there `<think>` and `<tool_call>` become tokens, since the
-        model writes them itself.
+        model writes them itself. It holds for all tokens in tools, in calls and in their results.
+
+        Raises PromptError for a conversation that the template refuses.
         """
+        if tools and not self.takes_tools:
+            raise PromptError("this model's chat template has no tools; leave them out")
         texts = [part for message in messages for part in message.content if isinstance(part, str)]
+        for message in messages:
+            texts += [text for call in message.tool_calls for text in (call.name, call.arguments)]
+        texts += _strings(tools)
         _check_unicode(texts)
         starts = sorted({name[0] for name in tokenizer.added_tokens if not name[0].isspace()})
         unused = iter(_unused("".join(texts) + self._source))
@@ -129,18 +138,8 @@ class ChatTemplate:
         spoken = re.compile(
             "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
         )
-        hidden = [
-            Message(
-                message.role,
-                tuple(
-                    _hide(part, hide, None if message.role == "user" else spoken)
-                    if isinstance(part, str)
-                    else part
-                    for part in message.content
-                ),
-            )
-            for message in messages
-        ]
+        hidden = [_hidden_turn(message, hide, spoken) for message in messages]
+        variables["tools"] = _hidden(tools, str.maketrans(hide))
         if continue_final:
             last = hidden[-1]
             hidden[-1] = Message(last.role, (*last.content, end))
@@ -153,6 +152,41 @@ class ChatTemplate:
         else:
             text = self.render(hidden, add_generation_prompt=add_generation_prompt, **variables)
         return tokenizer.encode_template(text, {ord(new): old for old, new in hide.items()})
+
+
+def _hidden_turn(message: Message, hide: dict[str, str], spoken: re.Pattern[str]) -> Message:
+    """The turn with hidden characters in its texts and calls."""
+    words = None if message.role in ("user", "tool") else spoken
+    content = [
+        _hide(part, hide, words) if isinstance(part, str) else part for part in message.content
+    ]
+    calls = [
+        ToolCall(_hide(call.name, hide, None), _hide(call.arguments, hide, None))
+        for call in message.tool_calls
+    ]
+    return Message(message.role, tuple(content), tuple(calls))
+
+
+def _hidden(value: Any, table: dict[int, str]) -> Any:
+    """A value of JSON with hidden characters in all of its texts."""
+    if isinstance(value, str):
+        return value.translate(table)
+    if isinstance(value, Mapping):
+        return {key.translate(table): _hidden(inner, table) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hidden(inner, table) for inner in value]
+    return value
+
+
+def _strings(value: Any) -> list[str]:
+    """All texts in a value of JSON, names of fields included."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [*value, *(text for inner in value.values() for text in _strings(inner))]
+    if isinstance(value, list | tuple):
+        return [text for inner in value for text in _strings(inner)]
+    return []
 
 
 def _hide(text: str, hide: dict[str, str], spoken: re.Pattern[str] | None) -> str:
@@ -182,6 +216,16 @@ def _unused(text: str) -> Iterable[str]:
     """Private-use characters that `text` does not contain."""
     used = set(text)
     return (chr(code) for codes in _PRIVATE_USE for code in codes if chr(code) not in used)
+
+
+def _turn(message: Message) -> dict[str, Any]:
+    """A turn as templates take it."""
+    turn = {"role": message.role, "content": _content(message.content)}
+    if not message.tool_calls:
+        return turn
+    functions = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+    calls = [{"type": "function", "function": function} for function in functions]
+    return turn | {"tool_calls": calls}
 
 
 def _content(parts: Sequence[Any]) -> str | list[dict[str, str]]:

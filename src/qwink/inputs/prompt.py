@@ -14,6 +14,7 @@ import numpy as np
 from qwink.errors import ContextOverflow, PromptError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.inputs.tools import Tool
 from qwink.model.rope import mrope_positions
 from qwink.types import Grid, ImageSpan, Message, Prompt
 
@@ -43,15 +44,17 @@ def build_prompt(
     *,
     add_generation_prompt: bool = True,
     continue_final: bool = False,
+    tools: Sequence[Tool] = (),
 ) -> Prompt:
     """Ids, image spans and positions of a conversation, in reading order.
 
     Each image in a message's content is an `ImageTokens`. With `continue_final`, the answer
-    continues the last turn, which must be the assistant's and have text.
+    continues the last turn, which must be the assistant's and have text. `tools`: what the answer
+    may call.
 
     Raises PromptError for an empty conversation, an unknown role, a system turn that is not the
-    first, images outside of user turns, content of another kind, or a template that does not place
-    each image once.
+    first, images in other turns than the user's and tools', content of another kind, or a template
+    that does not place each image once or has no place for tools.
     """
     images = _images(messages)
     if continue_final and (messages[-1].role != "assistant" or not any(messages[-1].content)):
@@ -61,6 +64,7 @@ def build_prompt(
         tokenizer,
         add_generation_prompt=add_generation_prompt,
         continue_final=continue_final,
+        tools=[tool.described() for tool in tools] or None,
     )
     pad = tokenizer.image_pad
     if rendered.count(pad) != len(images):
@@ -78,7 +82,8 @@ def build_prompt(
         else:
             ids.append(token)
     positions, next_position = mrope_positions(len(ids), spans, merge_size)
-    num_system = rendered.index(tokenizer.im_end) + 1 if messages[0].role == "system" else 0
+    has_system = messages[0].role == "system" or bool(tools)
+    num_system = rendered.index(tokenizer.im_end) + 1 if has_system else 0
     ids_array = np.array(ids, dtype=np.int64)
     return Prompt(ids_array, tuple(spans), positions, next_position, num_system)
 
@@ -94,8 +99,8 @@ def _images(messages: Sequence[Message]) -> list[ImageTokens]:
         raise PromptError("the conversation is empty; add a user turn")
     images: list[ImageTokens] = []
     for index, message in enumerate(messages):
-        if message.role not in ("system", "user", "assistant"):
-            raise PromptError(f"unknown role {message.role!r}; use system, user or assistant")
+        if message.role not in ("system", "user", "assistant", "tool"):
+            raise PromptError(f"unknown role {message.role!r}; use system, user, assistant or tool")
         if message.role == "system" and index > 0:
             raise PromptError("a system turn follows other turns; make it the first")
         for part in message.content:
@@ -105,7 +110,7 @@ def _images(messages: Sequence[Message]) -> list[ImageTokens]:
                 raise PromptError(
                     f"content of type {type(part).__name__} is neither text nor an encoded image"
                 )
-            if message.role != "user":
+            if message.role not in ("user", "tool"):
                 raise PromptError(
                     f"an image is in a turn of role {message.role}; move it to a user turn"
                 )

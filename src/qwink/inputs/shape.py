@@ -83,7 +83,7 @@ def schema_shape(schema: Any, *, strict: bool = True) -> Shape:
     _check_size("schema", source)
     _check_schema(schema)
     check_ends(schema)
-    return Shape("json_schema", source, strict, read)
+    return Shape("json_schema", source, strict, read=read)
 
 
 def choices_shape(choices: Sequence[str]) -> Shape:

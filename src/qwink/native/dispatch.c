@@ -17,9 +17,22 @@ enum { NUM_SETS = sizeof SETS / sizeof *SETS - 1 };
 
 static _Atomic(const struct kernels *) chosen;
 
+// Every operator asks when it is created, and each CPUID costs a microsecond and more in a virtual
+// machine. Threads that get here together store the same value.
+static bool is_supported(int set) {
+  enum { UNKNOWN, NO, YES };
+  static atomic_int known[NUM_SETS + 1];
+  int is = atomic_load(&known[set]);
+  if (is == UNKNOWN) {
+    is = SETS[set]->supported() ? YES : NO;
+    atomic_store(&known[set], is);
+  }
+  return is == YES;
+}
+
 static const struct kernels *supported_set(int i) {
   for (int set = 0; set < NUM_SETS; set++)
-    if (SETS[set]->supported() && i-- == 0) return SETS[set];
+    if (is_supported(set) && i-- == 0) return SETS[set];
   return NULL;
 }
 
@@ -47,7 +60,7 @@ int qwink_choose_kernels(const char *name) {
   if (!name) return atomic_store(&chosen, NULL), 0;
   for (int set = 0; set < NUM_SETS; set++)
     if (!strcmp(SETS[set]->name, name)) {
-      if (!SETS[set]->supported()) return -1;
+      if (!is_supported(set)) return -1;
       return atomic_store(&chosen, SETS[set]), 0;
     }
   return -1;

@@ -169,6 +169,8 @@ struct kernels {
   void (*quantize4)(const float *x, int64_t num_columns, struct block4 *out, int64_t stride);
   // Tiles of outputs.
   void (*product4)(const struct product4 *p, int64_t start, int64_t stop);
+  // Whether prompts take `product4` too: fewer instructions than `unpack4` and `product8`.
+  bool prompts4;
   // Two tiles of the same weights as `product8` takes them: a panel's values
   // [num_columns / 64][2][16][64], and the scales and sums of its 32 columns.
   void (*unpack4)(const struct product4 *p, int64_t panel, int8_t *values, float *scale,

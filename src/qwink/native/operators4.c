@@ -1,10 +1,31 @@
-// ProductInt4: tokens of answers by the 4-bit kernel, prompts by way of 8 bits.
-#include "memory.h"
+// ProductInt4: tokens of answers by the 4-bit kernel, prompts by way of 8 bits where that is
+// faster.
 #include "operators.h"
 
 static void product4_work(const void *data, int64_t start, int64_t stop) {
   const struct job *job = data;
   job->set->product4(job->data, start, stop);
+}
+
+// Rows of the 4-bit kernel: normalised, then in blocks.
+struct rows4 {
+  const struct kernels *set;
+  const float *x, *gamma;
+  float epsilon;
+  int64_t num_rows, depth;
+  struct block4 *out;
+  float *room;      // [parts][depth]: a normalised row
+  atomic_int next;  // part whose room is free
+};
+
+static void rows4_work(const void *data, int64_t start, int64_t stop) {
+  struct rows4 *r = (struct rows4 *)data;
+  float *normal = r->room + atomic_fetch_add(&r->next, 1) * r->depth;
+  for (int64_t m = start; m < stop; m++) {
+    const float *row = r->x + m * r->depth;
+    if (r->gamma) r->set->rms_norm(row, r->gamma, r->epsilon, r->depth, normal);
+    r->set->quantize4(r->gamma ? normal : row, r->depth, r->out + m, r->num_rows);
+  }
 }
 
 // Prompts: each panel is unpacked to 8 bits, in the core that multiplies it.
@@ -104,22 +125,29 @@ Status *product_int4(const struct kernel *k, KernelContext *context) {
 
   // A prompt's rows always go one way, other tokens the other: results do not depend on how many
   // come together.
-  if (step_of(&prompt) != ANSWER) return product_unpacked(k, context, &p, x.data, gamma.data);
-  TRY(output(api, context, 1, &nothing, 1, &unused));
+  const bool answer = step_of(&prompt) == ANSWER;
+  if (!answer && !k->set->prompts4) return product_unpacked(k, context, &p, x.data, gamma.data);
 
   const int64_t rows_bytes =
       round_up(depth / BLOCK4 * num_rows * (int64_t)sizeof(struct block4), 64);
-  uint8_t *memory = allocate(rows_bytes + depth * 4);
-  if (!memory) return api->create_status(RUNTIME_EXCEPTION, "qwink: out of memory");
-  struct block4 *rows = (struct block4 *)memory;
-  float *normal = (float *)(memory + rows_bytes);  // one row
-  for (int64_t m = 0; m < num_rows; m++) {
-    const float *row = (const float *)x.data + m * depth;
-    if (gamma.data) k->set->rms_norm(row, gamma.data, k->epsilon, depth, normal);
-    k->set->quantize4(gamma.data ? normal : row, depth, rows + m, num_rows);
-  }
-  p.rows = rows;
-  Status *status = run_parts(api, context, product4_work, &(struct job){k->set, &p}, num_units);
-  deallocate(memory);
-  return status;
+  const int64_t num_bytes = rows_bytes + (answer ? 1 : MAX_PARTS) * depth * 4;
+  uint8_t *scratch;
+  TRY(output(api, context, 1, &num_bytes, 1, &scratch));
+  struct rows4 rows = {
+      .set = k->set,
+      .x = x.data,
+      .gamma = gamma.data,
+      .epsilon = k->epsilon,
+      .num_rows = num_rows,
+      .depth = depth,
+      .out = (struct block4 *)scratch,
+      .room = (float *)(scratch + rows_bytes),
+  };
+  // To start threads for the rows of an answer's step would take longer than the work.
+  if (answer)
+    rows4_work(&rows, 0, num_rows);
+  else
+    TRY(run_parts(api, context, rows4_work, &rows, num_rows));
+  p.rows = rows.out;
+  return run_parts(api, context, product4_work, &(struct job){k->set, &p}, num_units);
 }

@@ -25,15 +25,20 @@ def is_arm64() -> bool:
     return platform.machine() in ARM64
 
 
-def features() -> tuple[str, ...]:
-    """Those of FEATURES that this processor has; none where the system does not say."""
+def flags() -> frozenset[str]:
+    """All features that the system names for this processor; none where it does not say."""
     try:
         lines = CPUINFO.read_text("utf-8").splitlines()
     except OSError:
-        return ()
+        return frozenset()
     pairs = (line.partition(":") for line in lines)
     names = ("flags", "Features")  # on x86 and on ARM
-    found = next((value for name, _, value in pairs if name.strip() in names), "").split()
+    return frozenset(next((value for name, _, value in pairs if name.strip() in names), "").split())
+
+
+def features() -> tuple[str, ...]:
+    """Those of FEATURES that this processor has; none where the system does not say."""
+    found = flags()
     return tuple(feature for feature in FEATURES if feature in found)
 
 

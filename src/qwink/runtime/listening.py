@@ -35,7 +35,7 @@ def listen(scheduler: Scheduler, request: Request) -> Iterator[Event]:
                 raise DeadlineExceeded(_TOO_LATE) from None
             if isinstance(message, Exception):
                 raise message
-            yield _read(message, request)
+            yield with_data(message, request)
             if message.result is not None:
                 return
     finally:
@@ -62,7 +62,7 @@ async def listen_async(scheduler: Scheduler, request: Request) -> AsyncGenerator
                 raise DeadlineExceeded(_TOO_LATE) from None
             if isinstance(message, Exception):
                 raise message
-            yield _read(message, request)
+            yield with_data(message, request)
             if message.result is not None:
                 return
     finally:
@@ -80,7 +80,7 @@ def _seconds_left(request: Request) -> float | None:
     return max(0.0, request.deadline + _PATIENCE_S - time.monotonic())
 
 
-def _read(event: Event, request: Request) -> Event:
+def with_data(event: Event, request: Request) -> Event:
     """The event; if it is the last one and the answer has its shape, with the answer as data."""
     result, shape = event.result, request.shape
     if result is None or shape is None or not request.sequence.complete:

@@ -92,10 +92,10 @@ _IMAGE_NAMES = (
     *_VIDEO_NAMES,
 )
 _SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
-_SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
+SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
 _WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
 _WHOLE |= {"num_frames", "min_frames", "max_frames"}
-_OTHER = {"task", "resample", "stop", "fetch_policy", *_SHAPE_NAMES}
+_OTHER = {"task", "resample", "stop", "fetch_policy", *SHAPE_NAMES}
 _MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
 _MAY_BE_NONE |= {"fps", "num_frames", "start", "end"}
 
@@ -110,14 +110,14 @@ def split(
     shape that is not valid.
     """
     for name, value in options.items():
-        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *_SHAPE_NAMES, *others))
+        _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *SHAPE_NAMES, *others))
         _check_type(name, value)
     images = _sizes({name: value for name, value in options.items() if name in _IMAGE_NAMES})
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
     stop = sampling.get("stop", ())
     if isinstance(stop, str | list):
         sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    shape = {name: value for name, value in options.items() if name in _SHAPE_NAMES}
+    shape = {name: value for name, value in options.items() if name in SHAPE_NAMES}
     return images, sampling, shape_of(**shape)
 
 

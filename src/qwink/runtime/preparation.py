@@ -46,13 +46,15 @@ class ImageOptions:
 class PreparedImage:
     """Patches, or an encoded image if the user gave one.
 
-    `key` identifies the encoded image; it does not depend on the encoder's result.
+    `key` identifies the encoded image; it does not depend on the encoder's result. `size` is
+    (width, height) in pixels, upright: the original's, or if that is not known, the resized one's.
     """
 
     content: Patches | EncodedImage
     key: str
     grid: Grid
     num_tokens: int
+    size: tuple[int, int]
     warnings: tuple[str, ...] = ()
     task: Task | None = None  # as the budget resolved it; None for an encoded image
     is_video: bool = False
@@ -112,7 +114,8 @@ def prepare_found(
     """
     config, source, options = engine.config, image.source, image.options
     if isinstance(source, EncodedImage):
-        return PreparedImage(source, source.key, source.grid, source.num_tokens)
+        size = source.original_size or _size_of(source.grid, config.vision.patch_size)
+        return PreparedImage(source, source.key, source.grid, source.num_tokens, size)
     name = "the image"
     if isinstance(source, Picture):
         picture, budget = source, _budget(image.question, options, config, source)
@@ -129,7 +132,8 @@ def prepare_found(
     key = image_key(patches.key, engine.artifact_id)
     most = config.preprocessor.max_pixels
     warnings = (*picture.warnings, *_shown_small(name, picture.original_size, size, budget, most))
-    return PreparedImage(patches, key, patches.grid, num_tokens, warnings, budget.task)
+    original = picture.original_size
+    return PreparedImage(patches, key, patches.grid, num_tokens, original, warnings, budget.task)
 
 
 def prepare_image(
@@ -140,6 +144,10 @@ def prepare_image(
     Raises ImageError if the picture cannot be used, OptionError for contradictory options.
     """
     return prepare_found(find_image(source, question, options, engine, watch), engine, watch)
+
+
+def _size_of(grid: Grid, patch_size: int) -> tuple[int, int]:
+    return grid.w * patch_size, grid.h * patch_size
 
 
 def _num_tokens(size: tuple[int, int], budget: Budget, config: ModelConfig) -> int:

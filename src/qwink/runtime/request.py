@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qwink.runtime.boxes import NOTHING_SHOWN, Shown, find_boxes
 from qwink.runtime.preparation import PreparedImage
 from qwink.runtime.sequence import Sequence
 from qwink.runtime.slots import Lease
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.types import EncodedImage, Event, Prompt, Result, Shape, Usage
+from qwink.types import EncodedImage, Event, Prompt, Result, Shape, Task, Usage
 
 CUT_BY_LIMIT = "max_tokens allows more"
 
@@ -37,8 +38,25 @@ class Request:
     deadline: float | None = None
     # What to say if the answer reaches `max_tokens`; None: no warning about its end.
     cut_reason: str | None = CUT_BY_LIMIT
+    task: Task | None = None  # as the question and the pictures resolved it
+    shown: Shown = NOTHING_SHOWN
     shape: Shape | None = None  # what the answer was asked to have
     background: bool = False
+    # Makes the sequence of another answer to the same question; it is given the answer's number.
+    another: Callable[[int], Sequence] | None = None
+
+    def answers(self, count: int) -> list[Request]:
+        """This request, and others like it: `count` in all.
+
+        The scheduler computes their prompt once. With a seed, answer i draws by `seed` + i.
+        """
+        assert count == 1 or self.another is not None
+        others = [
+            replace(self, sequence=self.another(number), watch=self.watch.again())
+            for number in range(1, count)
+            if self.another is not None
+        ]
+        return [self, *others]
 
 
 @dataclass(slots=True, eq=False)
@@ -97,13 +115,18 @@ class Ticket:
             accepted_prediction_tokens=sequence.num_accepted,
             rejected_prediction_tokens=sequence.num_rejected,
         )
+        text = "".join(self.pieces)
+        found = find_boxes(text, self.request.shown)
         return Result(
-            "".join(self.pieces),
+            text,
             sequence.finish_reason,
             usage,
             self.watch.timings(),
             self.request.model,
-            self.request.warnings + self._cut_warning() + self._shape_warning(),
+            self.request.warnings + self._cut_warning() + self._shape_warning() + found.warnings,
+            task=self.request.task,
+            boxes=found.boxes,
+            points=found.points,
             choices=sequence.choices,
         )
 

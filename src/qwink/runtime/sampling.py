@@ -43,7 +43,8 @@ class AskedSampling:
         A document's answer may be as long as a page needs, unless the user set `max_tokens`.
         """
         params = self.params
-        exact = task in GREEDY_TASKS or self.shape is not None
+        shaped = self.shape is not None and not self.shape.free
+        exact = task in GREEDY_TASKS or shaped
         if exact and not self.given & _RANDOM:
             params = replace(params, temperature=0.0)
         if task == "document" and "max_tokens" not in self.given:

@@ -57,7 +57,7 @@ class Speculation:
         plain = self._costs.plain(count)
         extras = [0.0, *(self._costs.extra(count, number) for number in range(1, room + 1))]
         allowed = [self._credit(sequence, plain) for sequence in sequences]
-        least = max(0.0, min(allowed))
+        least = min(allowed)
         risked = max(number for number, extra in enumerate(extras) if extra <= least)
         rows = []
         for index, sequence in enumerate(sequences):
@@ -79,9 +79,13 @@ class Speculation:
         return counts
 
     def _credit(self, sequence: Sequence, plain: float) -> float:
-        """The time that a sequence may lose in a step whose drafts are all wrong."""
+        """The time that a sequence may lose in a step whose drafts are all wrong.
+
+        It is never below 0: what was lost before must not keep rows away that cost nothing, or
+        tokens that are certain.
+        """
         account = self._account(sequence)
-        return _CREDIT * plain + MOST_LOSS * account.spent - account.lost
+        return max(0.0, _CREDIT * plain + MOST_LOSS * account.spent - account.lost)
 
     def ran(
         self, sequences: Series[Sequence], came: Series[int], num_drafts: int, seconds: float

@@ -22,6 +22,12 @@ class Stopwatch:
         self._queued_at: float | None = None
         self._first_token: float | None = None
 
+    def again(self) -> Stopwatch:
+        """A watch for another answer to the same request, whose preparation is counted here."""
+        other = Stopwatch()
+        other._started, other._notes = self._started, list(self._notes)
+        return other
+
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[None]:
         """Count the time within as `stage`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qwink.engine.base import Engine
@@ -16,6 +16,7 @@ from qwink.errors import Cancelled, ContextOverflow, ImageError, OptionError
 from qwink.inputs.frames import VideoOptions
 from qwink.inputs.length import least_tokens
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.runtime.boxes import NOTHING_SHOWN, Shown
 from qwink.runtime.messages import ImagePart, text_of
 from qwink.runtime.parts import Found, Parts, find_part, prepare_part
 from qwink.runtime.preparation import ImageOptions, PreparedImage
@@ -30,7 +31,8 @@ class Turns:
     """Prepares turns for an engine with room for `context` tokens.
 
     `cancelled` is asked between pictures, and within one where its decoder allows. `images` holds
-    each image once. `task` is None where no picture and no option names one.
+    each image once. `task` is None where no picture and no option names one. `shown` has every
+    picture, equal ones too.
     """
 
     engine: Engine
@@ -41,6 +43,7 @@ class Turns:
     images: dict[str, PreparedImage] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     task: Task | None = None
+    shown: Shown = NOTHING_SHOWN
 
     def prepare(
         self, messages: Sequence[Message], options: ImageOptions
@@ -50,6 +53,7 @@ class Turns:
         Raises ImageError with the picture's `index`, ContextOverflow, OptionError, Cancelled.
         """
         texts = [part for turn in messages for part in turn.content if isinstance(part, str)]
+        texts += [call.arguments for turn in messages for call in turn.tool_calls]
         with self.watch.stage("prefill"):
             num_tokens = least_tokens(texts, self.tokenizer, self.context, self._check)
         self._check_room(num_tokens)
@@ -104,9 +108,10 @@ class Turns:
                         tasks.add_picture(one.task, wanted)
                         one = self.images.setdefault(one.key, one)
                     content.append(one)
-            turns.append(Message(message.role, tuple(content)))
+            turns.append(replace(message, content=tuple(content)))
         self._check()
         self.warnings, self.task = warnings_of(given), tasks.found(messages)
+        self.shown = _shown(turns)
         return turns
 
     def _find(self, part: Any, question: str, options: ImageOptions) -> Found:
@@ -123,6 +128,16 @@ class Turns:
     def _check_room(self, num_tokens: int) -> None:
         if num_tokens >= self.context:
             raise ContextOverflow(num_tokens, self.context - 1, at_least=True)
+
+
+def _shown(turns: Sequence[Message]) -> Shown:
+    """The pictures of prepared turns."""
+    by_turn = [
+        [part.size for part in turn.content if isinstance(part, PreparedImage)] for turn in turns
+    ]
+    sizes = tuple(size for turn in by_turn for size in turn)
+    num_last = next((len(turn) for turn in reversed(by_turn) if turn), 0)
+    return Shown(sizes, len(sizes) - num_last, num_last > 1)
 
 
 def _has_video(turns: Sequence[Sequence[Any]]) -> bool:

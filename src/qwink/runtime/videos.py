@@ -124,6 +124,7 @@ def prepare_video(
         )
     watch.note(f"video: {len(frames)} frames; {video.budget.reason}")
     vision, parts = engine.config.vision, list[str | PreparedImage]()
+    original = video.source[0] if isinstance(video.source, tuple) else video.source
     together = vision.temporal_patch_size
     for start in range(0, len(frames), together):
         pair = frames[start : start + together]
@@ -132,16 +133,22 @@ def prepare_video(
             stacked = np.stack([frame.pixels for frame in pair])
             patches = prepare_frames(stacked, vision.patch_size, vision.merge_size)
         parts.append(f"<{(pair[0].time_s + pair[-1].time_s) / 2:.1f} seconds>")
-        parts.append(_prepared(patches, engine, warnings if start == 0 else (), video.budget.task))
+        told = warnings if start == 0 else ()
+        parts.append(_prepared(patches, engine, original.size, told, video.budget.task))
     return tuple(parts)
 
 
 def _prepared(
-    patches: Patches, engine: Engine, warnings: tuple[str, ...], task: Task
+    patches: Patches,
+    engine: Engine,
+    size: tuple[int, int],
+    warnings: tuple[str, ...],
+    task: Task,
 ) -> PreparedImage:
     num_tokens = patches.grid.num_patches // engine.config.vision.merge_size**2
     key = image_key(patches.key, engine.artifact_id)
-    return PreparedImage(patches, key, patches.grid, num_tokens, warnings, task, is_video=True)
+    grid = patches.grid
+    return PreparedImage(patches, key, grid, num_tokens, size, warnings, task, is_video=True)
 
 
 def _resized(video: FoundVideo, watch: Stopwatch, check: Callable[[], None]) -> list[Frame]:

@@ -16,8 +16,8 @@ from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.inputs.tools import Tool
 from qwink.runtime.choosing import ChoiceSequence
-from qwink.runtime.constraint import Constraint
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
 from qwink.runtime.grammars import Grammars
@@ -186,9 +186,10 @@ class VLM:
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
-        if found := embeddings.get(prepared.key, prepared.grid):
-            return found
-        return self.scheduler.call(lambda: embeddings.put(engine.encode([patches])[0]))
+        encoded = embeddings.get(prepared.key, prepared.grid)
+        if encoded is None:
+            encoded = self.scheduler.call(lambda: embeddings.put(engine.encode([patches])[0]))
+        return replace(encoded, original_size=prepared.size)
 
     def ask(
         self,
@@ -391,19 +392,20 @@ class VLM:
         watch: Stopwatch | None = None,
         continue_final: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
+        tools: Sequence[Tool] = (),
         hints: DraftHints = NO_HINTS,
     ) -> Generator[None, None, Request]:
         """As `prepare`, giving way after each picture, so that requests can take turns.
 
-        `cancelled` is asked often, also from within a picture; then it raises Cancelled.
-        `hints` help to draft the answer, and do not change it.
+        `cancelled` is asked often, also from within a picture; then it raises Cancelled. `tools`
+        are described in the prompt; `sampling.shape` says how the answer may call them. `hints`
+        help to draft the answer, and do not change it.
         """
         model = self._open_model()  # before the work of decoding
         shape = sampling.shape if isinstance(sampling, AskedSampling) else None
-        constraint: Constraint | None = None
         ignored: tuple[str, ...] = ()
-        if shape is not None:
-            constraint, ignored = self._grammars.constraint(shape)
+        if shape is not None and shape.kind != "choices":  # refused before the work
+            _, ignored = self._grammars.constraint(shape)
         watch = watch or Stopwatch()
         preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
         turns = yield from preparing.prepare(messages, image_options)
@@ -415,45 +417,43 @@ class VLM:
                 model.template,
                 merge_size,
                 continue_final=continue_final,
+                tools=tools,
             )
         check_context(prompt, self.context)
         room = self.context - len(prompt)
         if isinstance(sampling, AskedSampling):
             sampling = sampling.for_task(preparing.task)
         full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
-        sampling = replace(sampling, max_tokens=min(sampling.max_tokens, room))
-        most = sampling.max_tokens
-        if shape is not None and shape.kind == "choices":
-            choosing = ChoiceSequence(
+        chosen = replace(sampling, max_tokens=min(sampling.max_tokens, room))
+
+        def sequence(number: int) -> TokenSequence:
+            seed = None if chosen.seed is None else chosen.seed + number
+            params = replace(chosen, seed=seed)
+            common = model.tokenizer, self._forbidden, self._vocab_size
+            if shape is not None and shape.kind == "choices":
+                return ChoiceSequence(prompt, params, *common, shape, room, num_logprobs)
+            return TokenSequence(
                 prompt,
-                sampling,
-                model.tokenizer,
-                self._forbidden,
-                self._vocab_size,
-                shape,
-                room,
-                num_logprobs,
-            )
-            sequence: TokenSequence = choosing
-            most = max(most, choosing.num_reserved)
-        else:
-            sequence = TokenSequence(
-                prompt,
-                sampling,
-                model.tokenizer,
-                self._forbidden,
-                self._vocab_size,
+                params,
+                *common,
                 num_logprobs,
                 self.drafting.drafter(prompt, hints, shape),
-                constraint=constraint,
+                constraint=None if shape is None else self._grammars.constraint(shape)[0],
             )
+
+        first, most = sequence(0), chosen.max_tokens
+        if isinstance(first, ChoiceSequence):
+            most = max(most, first.num_reserved)
         return Request(
-            sequence,
+            first,
             tuple(preparing.images.values()),
             most,
             self.name,
             watch,
             (*ignored, *preparing.warnings, *self.drafting.unused(hints)),
             cut_reason=full or CUT_BY_LIMIT,
+            task=preparing.task,
+            shown=preparing.shown,
             shape=shape,
+            another=sequence,
         )

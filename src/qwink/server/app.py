@@ -72,7 +72,7 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     app.include_router(budget_routes(service, token_times))
     app.include_router(image_routes(service))
     app.include_router(file_routes(runner, options))
-    app.include_router(job_routes(runner, options))
+    app.include_router(job_routes(runner))
     _add_status_routes(app, service)
     _add_pages(app)
     _add_errors(app, service)

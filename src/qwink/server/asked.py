@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from qwink.errors import OptionError
 from qwink.inputs.frames import VideoOptions
+from qwink.inputs.tools import Tool
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.sampling import AskedSampling
 from qwink.server.failures import Failure
 from qwink.server.messages import ChatMessage, VideoUrls
 from qwink.server.schema import AnswerRequest
-from qwink.types import SamplingParams, Shape, Task
+from qwink.types import SamplingParams, Shape, Task, ToolCall
 
 # OpenAI's `detail` of a picture, and the task whose picture size it stands for.
 _TASKS: dict[str, Task] = {"low": "describe", "high": "document", "original": "document"}
@@ -56,9 +57,10 @@ class AskedVideo:
 class AskedTurn:
     """One turn. `place` is the field of the request that holds its content."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     parts: tuple[str | AskedPicture | AskedVideo, ...]
     place: str
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ class Asked:
     continue_final: bool = False
     prediction: str = ""
     warnings: tuple[str, ...] = ()
+    count: int = 1  # of answers
     shape_place: str = ""
+    tools: tuple[Tool, ...] = ()
 
     @property
     def shape(self) -> Shape | None:
@@ -92,27 +96,21 @@ class Asked:
 
 
 def turns_of(messages: Sequence[ChatMessage], places: Sequence[str]) -> tuple[AskedTurn, ...]:
-    """The turns of a conversation; all system and developer turns at its start become one.
+    """The turns of a conversation; all its system and developer turns become one, the first.
 
     `places` are the fields that hold the messages' contents. Raises Failure for a conversation
-    without a user's turn, an empty turn of the user, a late system turn, or a picture in a turn
-    that is not the user's.
+    without a user's turn, an empty turn of the user, or a picture in a turn that is not the user's.
     """
     turns = [_turn(message, place) for message, place in zip(messages, places, strict=True)]
-    start = 0
-    while start < len(turns) and turns[start].role == "system":
-        start += 1
-    leading, rest = turns[:start], turns[start:]
+    systems = [turn for turn in turns if turn.role == "system"]
+    rest = [turn for turn in turns if turn.role != "system"]
     for turn in rest:
-        if turn.role == "system":
-            message = "a system turn follows other turns; make it the first"
-            raise _wrong(turn.place, message)
         if turn.role == "user" and not any(map(_says_something, turn.parts)):
             raise _wrong(turn.place, "the user's turn is empty; write a text or add a picture")
     if not any(turn.role == "user" for turn in rest):
         place = places[0].partition("[")[0]
         raise _wrong(place, f"there is no turn of the user to answer; add {_EXAMPLE}")
-    texts = ["".join(part for part in turn.parts if isinstance(part, str)) for turn in leading]
+    texts = ["".join(part for part in turn.parts if isinstance(part, str)) for turn in systems]
     system = "\n\n".join(text for text in texts if text)
     return (AskedTurn("system", (system,), places[0]), *rest) if system else tuple(rest)
 
@@ -125,7 +123,7 @@ def _turn(message: ChatMessage, place: str) -> AskedTurn:
             parts.append(part.text or "")
             continue
         what = "picture" if part.image_url else "video"
-        if message.role != "user":
+        if message.role != "user" and (message.role != "tool" or part.image_url is None):
             raise _wrong(here, f"a turn of role {message.role} has a {what}; move it to a user's")
         if part.image_url is not None:
             task = _TASKS.get(part.image_url.detail or "auto")
@@ -133,7 +131,10 @@ def _turn(message: ChatMessage, place: str) -> AskedTurn:
         elif part.video_url is not None:
             parts.append(_video(part.video_url, here))
     role = "system" if message.role == "developer" else message.role
-    return AskedTurn(role, tuple(parts), place)
+    calls = [
+        ToolCall(call.function.name, call.function.arguments) for call in message.tool_calls or ()
+    ]
+    return AskedTurn(role, tuple(parts), place, tuple(calls))
 
 
 def _video(video: VideoUrls, place: str) -> AskedVideo:
@@ -156,11 +157,17 @@ def _wrong(place: str, message: str) -> Failure:
     return Failure(400, f"{place}: {message}", "invalid_value", place)
 
 
-def unseen_names(messages: Sequence[ChatMessage]) -> list[str]:
-    """A warning if turns have names: the model's chat template has no place for them."""
-    if any(message.name for message in messages):
-        return ["the model does not see the names of turns; write them into the texts"]
-    return []
+def template_limits(messages: Sequence[ChatMessage]) -> list[str]:
+    """Warnings about what the model's chat template has no place for."""
+    warnings = []
+    if any(message.name and message.role != "tool" for message in messages):
+        warnings.append("the model does not see the names of turns; write them into the texts")
+    roles = [message.role in ("system", "developer") for message in messages]
+    if any(late and not all(roles[:index]) for index, late in enumerate(roles)):
+        warnings.append(
+            "the model sees system turns at the start only; later ones were moved there"
+        )
+    return warnings
 
 
 def image_options(request: AnswerRequest) -> ImageOptions:

@@ -22,12 +22,12 @@ _STATIC = "/static/"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-_CLIENT = "qwink.client"
+CLIENT = "qwink.client"  # in the scope
 
 
 def client_of(scope: Scope) -> str:
     """What tells clients apart: a digest of the API key; empty on a server without keys."""
-    client: str = scope.get(_CLIENT, "")
+    client: str = scope.get(CLIENT, "")
     return client
 
 
@@ -46,13 +46,6 @@ class Keys:
         for known in self._digests:
             found |= hmac.compare_digest(digest, known)
         return found
-
-
-def owner_of(headers: Headers, options: ServerOptions) -> str:
-    """Whose files and batches a request may see: the digest of its key; "" on a server without."""
-    if not options.api_keys:
-        return ""
-    return _digest(headers.get("authorization", "").partition(" ")[2].strip().encode()).hex()
 
 
 class Guard:
@@ -88,7 +81,7 @@ class Guard:
             return None
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self._keys.accept(key.strip().encode("latin-1")):
-            scope[_CLIENT] = _digest(key.strip().encode("latin-1")).hex()
+            scope[CLIENT] = _digest(key.strip().encode("latin-1")).hex()
             return None
         message = "no valid API key; send Authorization: Bearer KEY"
         return Failure(401, message, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

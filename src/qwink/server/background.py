@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -10,11 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 BACKGROUND = "qwink.background"
 
 
-async def post(app: ASGIApp, path: str, body: bytes, deadline: float) -> httpx.Response:
-    """The app's response to a POST. Cancelling it cancels the request."""
+async def post(app: ASGIApp, path: str, body: bytes, marks: Mapping[str, Any]) -> httpx.Response:
+    """The app's response to a POST with `marks` in its scope. Cancelling it cancels the request."""
 
     async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, BACKGROUND: deadline}, receive, send)
+        await app({**scope, **marks}, receive, send)
 
     transport = httpx.ASGITransport(marked, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, timeout=None) as client:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from qwink.server.asked import Asked, image_options, sampling_of, turns_of, unseen_names
+from qwink.inputs.tokenizer import Tokenizer
+from qwink.server.asked import Asked, image_options, sampling_of, template_limits, turns_of
 from qwink.server.completion import CompletionFormatter
 from qwink.server.exchange import Answering, Exchange
 from qwink.server.failures import Failure
 from qwink.server.schema import ChatRequest
 from qwink.server.shapes import shape_of_chat
+from qwink.server.tools import asked_tools, with_results_in_order
 from qwink.types import SamplingParams
 
 _GUIDED = ("json", "choice", "regex", "grammar")
@@ -29,31 +31,36 @@ def chat_routes(answering: Answering) -> APIRouter:
         exchange = Exchange(answering, http)
         request, warnings = exchange.read(ChatRequest)
         exchange.check_model(request.model, bool(request.stream))
+        vlm = exchange.vlm
+        asking = [asked_of(request, warnings, vlm.sampling, vlm.tokenizer)]
         formatter = CompletionFormatter(
             request.model,
-            exchange.vlm.tokenizer,
+            vlm.tokenizer,
             bool(request.logprobs),
             bool(request.stream_options and request.stream_options.include_usage),
+            request.n or 1,
+            calls=bool(asking[0].tools),
         )
-        asking = [asked_of(request, warnings, exchange.vlm.sampling)]
         del request  # the answer may take long, and the request is as large as its pictures
         return await exchange.answer(asking.pop(), formatter)
 
     return router
 
 
-def asked_of(request: ChatRequest, warnings: list[str], defaults: SamplingParams) -> Asked:
+def asked_of(
+    request: ChatRequest, warnings: list[str], defaults: SamplingParams, tokenizer: Tokenizer
+) -> Asked:
     """What the request asks. Raises Failure, naming the field, if it cannot be answered."""
     places = [f"messages[{index}].content" for index in range(len(request.messages))]
-    turns = turns_of(request.messages, places)
+    ordered = with_results_in_order(request.messages, places)
+    turns = turns_of([message for message, _ in ordered], [place for _, place in ordered])
     continued = _is_continued(request)
     if turns[-1].role == "assistant" and not any(turns[-1].parts):
         turns, continued = turns[:-1], False  # to continue nothing is to begin
     guided = {name: getattr(request, f"guided_{name}") for name in _GUIDED}
-    shape, place = shape_of_chat(request.response_format, request.structured_outputs, guided) or (
-        None,
-        "",
-    )
+    wanted = shape_of_chat(request.response_format, request.structured_outputs, guided)
+    tools = asked_tools(request.tools, request.tool_choice, request.parallel_tool_calls)
+    shape, place = tools.shape(tokenizer, wanted) or (None, "")
     return Asked(
         model=request.model,
         turns=turns,
@@ -66,7 +73,9 @@ def asked_of(request: ChatRequest, warnings: list[str], defaults: SamplingParams
         num_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         continue_final=continued,
         prediction=request.prediction.text if request.prediction else "",
-        warnings=(*warnings, *unseen_names(request.messages)),
+        warnings=(*warnings, *template_limits(request.messages)),
+        count=request.n or 1,
+        tools=tools.described,
     )
 
 

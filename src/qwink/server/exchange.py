@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -21,7 +22,7 @@ from qwink.server.asked import Asked
 from qwink.server.auth import client_of
 from qwink.server.background import BACKGROUND
 from qwink.server.budgets import TokenTimes
-from qwink.server.completion import timings_of
+from qwink.server.completion import timings_of, total_usage
 from qwink.server.failures import Failure, as_failure, invalid, shutting_down
 from qwink.server.fields import ignored_fields
 from qwink.server.limits import ClientGone, body_of
@@ -29,8 +30,10 @@ from qwink.server.logs import Record, record_of
 from qwink.server.pictures import Pictures
 from qwink.server.service import AnswerEvents, ModelService
 from qwink.server.shapes import failed_shape
-from qwink.server.sse import EventStream, Formatter, disconnected
+from qwink.server.sse import Answer, EventStream, Formatter, disconnected
 from qwink.types import Result, TokenLogprob
+
+_EQUAL = ("the answers are greedy, so all choices are equal; set temperature above 0",)
 
 T = TypeVar("T")
 AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
@@ -54,6 +57,7 @@ class Exchange:
         self._record: Record = record_of(http.scope)
         self._client = client_of(http.scope)
         self._watch = Stopwatch()
+        self._results: list[Result] = []
         # A request of a batch has until the batch expires.
         background: float | None = http.scope.get(BACKGROUND)
         self._background = background is not None
@@ -90,32 +94,34 @@ class Exchange:
         """The response. Raises Failure for every error before the response's first byte."""
         service = self._service
         body, stream = body_of(self._http.scope), asked.stream
+        count = asked.count
         if not self._background:
-            service.admit()
-            service.num_active += 1
+            service.admit(count)
+            service.num_active += count
+        end = partial(self._end, count)
         streaming = False
         try:
             question = await self._while_connected(self._prepare(asked))
             # The request holds its pictures as text, as large as the body. The question does not.
             del asked
             body.release()
-            events = service.submit(question, self._record_result)
+            events = service.submit(question.answers(count), self._record_result)
             if stream:
                 streaming = True
                 timeout = service.options.send_timeout
-                return EventStream(events, formatter, self._record, timeout, self._end)
+                return EventStream(events, formatter, self._record, timeout, end)
             try:
-                result, logprobs = await self._while_connected(_collect(events))
+                answers = await self._while_connected(_collect(events))
             finally:
                 events.close()
-            return JSONResponse(formatter.document(result, logprobs))
+            return JSONResponse(formatter.document(answers))
         finally:
             if not streaming:
-                self._end()
+                end()
 
-    def _end(self) -> None:
+    def _end(self, count: int) -> None:
         if not self._background:
-            self._service.num_active -= 1
+            self._service.num_active -= count
 
     async def _prepare(self, asked: Asked) -> Question:
         """Raises DeadlineExceeded. Nothing goes on once it is cancelled or late."""
@@ -150,6 +156,7 @@ class Exchange:
                 self._watch,
                 asked.continue_final,
                 stopped,
+                asked.tools,
                 DraftHints(self._client, asked.prediction),
             )
         except ShapeError as error:
@@ -159,17 +166,19 @@ class Exchange:
             if error.index is not None:
                 failure.param = asked.place_of(error.index)
             raise failure from None
-        question.warnings = (*asked.warnings, *question.warnings)
+        equal = asked.count > 1 and asked.sampling.for_task(question.task).temperature == 0
+        question.warnings = (*asked.warnings, *(_EQUAL if equal else ()), *question.warnings)
         if "max_tokens" in asked.sampling.given:
             question.cut_reason = None  # the client chose the length; the finish reason tells it
         return question
 
     def _record_result(self, result: Result) -> None:
-        usage = result.usage
+        self._results.append(result)
         self._service.metrics.count_answer(result)
         self._token_times.add(result)
         if not self._background:
             self._service.record_duration(result.timings.total_ms / 1e3)
+        usage = total_usage(self._results)
         self._record.details |= {
             "finish_reason": result.finish_reason,
             "prompt_tokens": usage.prompt_tokens,
@@ -202,10 +211,13 @@ def parse(kind: type[AnyRequest], body: bytes | bytearray) -> AnyRequest:
         raise invalid(error) from None
 
 
-async def _collect(events: AnswerEvents) -> tuple[Result, list[TokenLogprob]]:
-    logprobs: list[TokenLogprob] = []
-    while True:
-        event = await events.next()
-        logprobs += event.logprobs
+async def _collect(events: AnswerEvents) -> list[Answer]:
+    """All answers, in the order of their numbers."""
+    logprobs: list[list[TokenLogprob]] = [[] for _ in range(events.count)]
+    results: dict[int, Result] = {}
+    while len(results) < events.count:
+        number, event = await events.next()
+        logprobs[number] += event.logprobs
         if event.result is not None:
-            return event.result, logprobs
+            results[number] = event.result
+    return [Answer(results[number], tuple(found)) for number, found in enumerate(logprobs)]

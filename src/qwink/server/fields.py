@@ -13,6 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from qwink.server.failures import Failure, param_of
 
 _MAX_NAMED = 16  # unknown fields that are named in an answer and in the log
+# Other APIs' fields for pictures: to ignore one changes the answer.
+_FOREIGN_PICTURES = ("attachments", "files", "image", "image_data", "image_url", "images")
 _NAME = re.compile(r"[A-Za-z_][\w.\[\]-]{0,79}", re.ASCII)
 
 
@@ -127,13 +129,19 @@ def ignored_fields(model: BaseModel, strict: bool) -> tuple[list[str], list[str]
     ignored = [field for field in unknown if not field.is_null]
     names = [printable(field.path) for field in ignored[:_MAX_NAMED]]
     warnings = [
-        f"the unknown field {name} was ignored"
-        + (f"; did you mean {field.similar}?" if field.similar else "")
+        f"the unknown field {name} was ignored" + _advice(field)
         for name, field in zip(names, ignored, strict=False)
     ]
     if len(ignored) > _MAX_NAMED:
         warnings.append(f"{len(ignored) - _MAX_NAMED} more unknown fields were ignored")
     return names, warnings
+
+
+def _advice(field: UnknownField) -> str:
+    name = field.path.rpartition(".")[2].partition("[")[0]
+    if name in _FOREIGN_PICTURES:
+        return "; pictures go into a turn's content, as image_url"
+    return f"; did you mean {field.similar}?" if field.similar else ""
 
 
 def printable(path: str) -> str:

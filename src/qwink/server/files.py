@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.datastructures import UploadFile
 
-from qwink.server.auth import owner_of
+from qwink.server.auth import client_of
 from qwink.server.failures import Failure
 from qwink.server.forms import is_form, read_form
 from qwink.server.job_runner import JobRunner
@@ -24,7 +24,7 @@ def file_routes(runner: JobRunner, options: ServerOptions) -> APIRouter:
     router = APIRouter()
 
     def find(http: Request, file_id: str) -> StoredFile:
-        found = runner.store().file(file_id, owner_of(http.headers, options))
+        found = runner.store().file(file_id, client_of(http.scope))
         if found is None:
             raise Failure(404, f"no such file: {file_id[:80]}", "file_not_found", "file_id")
         return found
@@ -32,7 +32,7 @@ def file_routes(runner: JobRunner, options: ServerOptions) -> APIRouter:
     @router.post("/v1/files", summary="Upload the input of a batch")
     async def upload(http: Request) -> Response:
         """A form with `file`, JSON lines, and `purpose`, which must be "batch"."""
-        store, owner = runner.store(), owner_of(http.headers, options)
+        store, owner = runner.store(), client_of(http.scope)
         if not is_form(http):
             message = "the body must be a form; send Content-Type: multipart/form-data"
             raise Failure(415, message, "unsupported_media_type")
@@ -60,7 +60,7 @@ def file_routes(runner: JobRunner, options: ServerOptions) -> APIRouter:
     async def files(http: Request) -> dict[str, Any]:
         """Your files, the newest first: `purpose`, `limit`, `after`, `order`."""
         query = http.query_params
-        found = runner.store().files(owner_of(http.headers, options), query.get("purpose"))
+        found = runner.store().files(client_of(http.scope), query.get("purpose"))
         order = query.get("order", "desc")
         if order not in ("asc", "desc"):
             raise Failure(400, "order must be asc or desc", "invalid_value", "order")

@@ -19,7 +19,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from starlette.types import ASGIApp
 
-from qwink.server.background import post
+from qwink.server.auth import CLIENT
+from qwink.server.background import BACKGROUND, post
 from qwink.server.failures import Failure
 from qwink.server.job_lines import Line, answered, check_lines, read_body, unanswered
 from qwink.server.job_store import JobStore, Status, StoredBatch
@@ -214,7 +215,8 @@ class JobRunner:
         try:
             body = await asyncio.to_thread(read_body, job.path, line)
             deadline = time.monotonic() + job.expires_at - store.now
-            response = await post(self._app, job.endpoint, body, deadline)
+            marks = {BACKGROUND: deadline, CLIENT: job.owner}
+            response = await post(self._app, job.endpoint, body, marks)
         except OSError as error:
             logger.warning("a line of %s cannot be read: %s", job.id, error)
             text = unanswered(job.id, line, "file_unreadable", "the input file cannot be read")

@@ -9,14 +9,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
-from qwink.server.auth import owner_of
+from qwink.server.auth import client_of
 from qwink.server.exchange import parse
 from qwink.server.failures import Failure
 from qwink.server.files import PURPOSE, keep_seconds
 from qwink.server.job_runner import JobRunner
 from qwink.server.job_store import StoredBatch
 from qwink.server.limits import body_of
-from qwink.server.options import ServerOptions
 from qwink.server.paging import page_of
 
 MOST_UNFINISHED = 100  # batches of one owner
@@ -44,13 +43,13 @@ class BatchRequest(BaseModel):
     output_expires_after: Keep | None = None
 
 
-def job_routes(runner: JobRunner, options: ServerOptions) -> APIRouter:
+def job_routes(runner: JobRunner) -> APIRouter:
     router = APIRouter()
     reference = {"$ref": "#/components/schemas/BatchRequest"}
     body = {"required": True, "content": {"application/json": {"schema": reference}}}
 
     def find(http: Request, batch_id: str) -> StoredBatch:
-        owner = owner_of(http.headers, options)
+        owner = client_of(http.scope)
         try:
             batch = runner.store().batch(batch_id)
         except KeyError:
@@ -64,7 +63,7 @@ def job_routes(runner: JobRunner, options: ServerOptions) -> APIRouter:
         """Answer the requests of an uploaded file (POST /v1/files) while nothing else waits. Each
         line is `{"custom_id": ..., "method": "POST", "url": ENDPOINT, "body": REQUEST}`.
         """
-        store, owner = runner.store(), owner_of(http.headers, options)
+        store, owner = runner.store(), client_of(http.scope)
         request = parse(BatchRequest, body_of(http.scope).take())
         window = _WINDOW.fullmatch(request.completion_window)
         if window is None:
@@ -95,7 +94,7 @@ def job_routes(runner: JobRunner, options: ServerOptions) -> APIRouter:
     @router.get("/v1/batches", summary="List batches")
     async def batches(http: Request) -> dict[str, Any]:
         """Your batches, the newest first: `limit`, `after`."""
-        found = runner.store().batches(owner_of(http.headers, options))
+        found = runner.store().batches(client_of(http.scope))
         return page_of([batch_document(batch) for batch in found], http.query_params, 20, 100)
 
     @router.get("/v1/batches/{batch_id}", summary="Read how far a batch is")

@@ -14,6 +14,7 @@ from qwink.server.fields import (
     empty,
     without_unsupported,
 )
+from qwink.server.tool_schema import MessageCall
 
 _TEXTS = ("text", "input_text", "output_text", "refusal")
 _IMAGES = ("image_url", "input_image")
@@ -37,19 +38,19 @@ _UNSUPPORTED_PARTS = {
     "file": "files are not supported; send each page as a picture, as image_url",
     "input_file": "files are not supported; send each page as a picture, as image_url",
     "image": f"this is not OpenAI's spelling of a picture; {_HOW_PICTURE}",
-    "tool_use": "tools are not supported; write the call as text",
-    "tool_result": "tools are not supported; write the result as text",
+    "tool_use": "this is not OpenAI's spelling; write tool_calls beside content",
+    "tool_result": 'this is not OpenAI\'s spelling; write a turn of role "tool"',
 }
 # OpenAI's answers have these fields, and clients send them back. They hold nothing to answer.
 _OF_ANSWERS = ("annotations", "logprobs", "prompt_cache_breakpoint")
 _UNSUPPORTED = {
     "annotations": Unsupported("leave it out", empty),
     "audio": Unsupported("write what was said as content", empty),
-    "function_call": Unsupported("this server calls no functions; write it as text", empty),
+    "function_call": Unsupported("this is OpenAI's old form; write tool_calls", empty),
     "refusal": Unsupported("write it as content", empty),
-    "tool_calls": Unsupported("this server calls no functions; write them as text", empty),
-    "tool_call_id": Unsupported("this server calls no functions; leave it out", empty),
 }
+_OF_ASSISTANT = {"tool_calls": Unsupported("only a turn of the assistant has calls", empty)}
+_OF_TOOL = {"tool_call_id": Unsupported("only a turn of role tool is a result", empty)}
 
 
 class ImageUrl(Lenient):
@@ -164,14 +165,16 @@ def _as_parts(content: Any) -> Any:
 
 
 class ChatMessage(Lenient):
-    """One turn. Only turns of the user may hold pictures and videos.
+    """One turn. Only turns of the user may hold pictures and videos, and results of tools pictures.
 
     The model does not see `name`.
     """
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[list[Part], BeforeValidator(_as_parts, json_schema_input_type=Any)]
     name: str | None = None
+    tool_calls: list[MessageCall] | None = None
+    tool_call_id: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -179,11 +182,17 @@ class ChatMessage(Lenient):
         if not isinstance(message, dict):
             raise InvalidField('a turn must be an object: {"role": "user", "content": "..."}')
         role = message.get("role")
-        if role in ("tool", "function"):
-            advice = "this server calls no functions; write the result into a turn of the user"
-            raise InvalidField(f"turns of role {role} are not supported: {advice}", field="role")
+        if role == "function":
+            advice = "this is OpenAI's old form; write role tool with a tool_call_id"
+            raise InvalidField(f"turns of role function are not supported: {advice}", field="role")
         if role == "assistant" and message.get("content") is None:
             refused = message.get("refusal")
             content = refused if isinstance(refused, str) else ""
             message = message | {"content": content, "refusal": None}
+        if role != "assistant":
+            message = without_unsupported(message, _OF_ASSISTANT)
+        if role != "tool":
+            message = without_unsupported(message, _OF_TOOL)
+        elif not message.get("tool_call_id"):
+            raise InvalidField("a result needs the id of its call", "missing_field", "tool_call_id")
         return without_unsupported(message, _UNSUPPORTED)

@@ -54,7 +54,7 @@ class Pictures:
         turns = []
         for turn in asked.turns:
             parts = [self._part(part, sizes, fetched) for part in turn.parts]
-            turns.append(Message(turn.role, tuple(parts)))
+            turns.append(Message(turn.role, tuple(parts), turn.calls))
         return turns
 
     def _part(

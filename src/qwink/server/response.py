@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from qwink.inputs.tokenizer import Tokenizer
-from qwink.server.completion import TokenFormatter, remarks_of
+from qwink.server.choice import TokenFormatter
+from qwink.server.completion import remarks_of
 from qwink.server.failures import Failure
 from qwink.server.response_schema import ResponseRequest
+from qwink.server.sse import Answer
 from qwink.types import Event, Result, SamplingParams, TokenLogprob
 
 
@@ -60,16 +62,17 @@ class ResponseFormatter:
             "user": request.user,
         }
 
-    def document(self, result: Result, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
+    def document(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The whole answer as a `response` object."""
-        return self._response(result, self._spelt(logprobs))
+        (answer,) = answers
+        return self._response(answer.result, self._spelt(answer.logprobs))
 
     def opening(self) -> Iterator[dict[str, Any]]:
         """The two events that come before anything is known of the answer."""
         for kind in ("response.created", "response.in_progress"):
             yield self._event(kind, response=self._head)
 
-    def chunks(self, event: Event) -> Iterator[dict[str, Any]]:
+    def chunks(self, event: Event, number: int = 0) -> Iterator[dict[str, Any]]:
         """The events to stream for an event. OpenAI has none for the stages of a prompt."""
         if event.text or event.logprobs:
             yield from self._begin()

@@ -22,7 +22,21 @@ from qwink.server.schema import COMMON_UNSUPPORTED, AnswerRequest
 _ONE = "invalid_value"
 _NO_STORE = "this server stores no answers; send the earlier turns in input"
 _NO_TOOLS = "this server calls no functions; write it as the text of a message"
+_NO_FUNCTIONS = (
+    "this endpoint calls no functions; leave it out, or use /v1/chat/completions, which does"
+)
 LOGPROBS = "message.output_text.logprobs"
+# What OpenAI can add to an answer about reasoning, tools and inputs: here there is none of it to
+# add, so they ask for nothing. Clients send them with each request.
+_NEVER_THERE = (
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+)
 
 
 def _no_reasoning(value: Any) -> bool:
@@ -56,11 +70,22 @@ RESPONSE_UNSUPPORTED = COMMON_UNSUPPORTED | {
         'this model answers without reasoning first; write {"effort": "none"} or leave it out',
         _no_reasoning,
     ),
+    "parallel_tool_calls": Unsupported(_NO_FUNCTIONS, among(True, False)),
+    "tool_choice": Unsupported(
+        'there are no tools to choose from; write "none" or leave it out', among("none", "auto")
+    ),
+    "tools": Unsupported(_NO_FUNCTIONS, empty),
     "truncation": Unsupported(
         'nothing is left out of a conversation; write "disabled" or leave it out',
         among("disabled"),
         _ONE,
     ),
+}
+
+
+_NO_CALLS = {
+    "tool_calls": Unsupported(_NO_TOOLS, empty),
+    "tool_call_id": Unsupported(_NO_TOOLS, empty),
 }
 
 
@@ -76,6 +101,10 @@ class InputItem(ChatMessage):
             advice = _NO_STORE if item["type"] == "item_reference" else _NO_TOOLS
             message = f"only items of type message are supported: {advice}"
             raise InvalidField(message, "unsupported_field", "type")
+        if item.get("role") in ("tool", "function"):
+            message = f"turns of role {item['role']} are not supported: {_NO_TOOLS}"
+            raise InvalidField(message, field="role")
+        item = without_unsupported(item, _NO_CALLS)
         # What answers carry along, and clients send back.
         return {k: v for k, v in item.items() if k not in ("type", "id", "status", "phase")}
 
@@ -108,6 +137,9 @@ class ResponseRequest(AnswerRequest):
         if not isinstance(request, dict):
             raise InvalidField("the body must be a JSON object")
         request = without_unsupported(request, RESPONSE_UNSUPPORTED)
+        if isinstance(request.get("include"), list):
+            kept = [item for item in request["include"] if item not in _NEVER_THERE]
+            request = request | {"include": kept}
         for item in _list(request.get("include")):
             if item != LOGPROBS:
                 advice = f"nothing but {LOGPROBS} can be included; leave it out"

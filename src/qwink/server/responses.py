@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from qwink.server.asked import Asked, image_options, sampling_of, turns_of, unseen_names
+from qwink.server.asked import Asked, image_options, sampling_of, template_limits, turns_of
 from qwink.server.exchange import Answering, Exchange
 from qwink.server.messages import ChatMessage
 from qwink.server.response import ResponseFormatter
@@ -44,7 +44,7 @@ def asked_of(request: ResponseRequest, warnings: list[str], defaults: SamplingPa
     turns = turns_of(messages, places)
     if request.instructions:
         turns = turns_of(_with_instructions(request), ["instructions", *places])
-    continued = turns[-1].role == "assistant"
+    continued = messages[-1].role == "assistant"
     if continued and not any(turns[-1].parts):
         turns, continued = turns[:-1], False  # to continue nothing is to begin
     form = request.text.format if request.text is not None else None
@@ -58,7 +58,7 @@ def asked_of(request: ResponseRequest, warnings: list[str], defaults: SamplingPa
         shape_place=place,
         num_logprobs=(request.top_logprobs or 0) if request.include else None,
         continue_final=continued,
-        warnings=(*warnings, *unseen_names(messages)),
+        warnings=(*warnings, *template_limits(messages)),
     )
 
 

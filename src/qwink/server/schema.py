@@ -19,6 +19,7 @@ from qwink.server.fields import (
     without_unsupported,
 )
 from qwink.server.messages import ChatMessage
+from qwink.server.tool_schema import FunctionTool
 from qwink.types import Task
 
 
@@ -35,14 +36,11 @@ def _implicit(value: dict[str, Any]) -> bool:
 
 
 _ONE = "invalid_value"  # the code where a field has values that are supported
-_NO_FUNCTIONS = (
-    "this server calls no functions; leave it out and say in the messages what to answer"
-)
+_OLD = "this is OpenAI's old form; write tools and tool_choice"
+MAX_TOOLS = 128
 # OpenAI's fields that both endpoints have, for features that this server lacks.
 COMMON_UNSUPPORTED = {
-    "tools": Unsupported(_NO_FUNCTIONS, empty),
     "moderation": Unsupported("this server does not moderate; leave it out", all_empty),
-    "parallel_tool_calls": Unsupported(_NO_FUNCTIONS, among(True, False)),
     "prompt_cache_options": Unsupported(
         'prompts are cached as long as there is room; write {"mode": "implicit"} or leave it out',
         _implicit_cache,
@@ -59,24 +57,17 @@ COMMON_UNSUPPORTED = {
     "store": Unsupported(
         "this server stores no answers; write false or leave it out", among(False), _ONE
     ),
-    "tool_choice": Unsupported(
-        'there are no tools to choose from; write "none" or leave it out', among("none", "auto")
-    ),
 }
 CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "audio": Unsupported(
         'answers are text; leave it out, and write modalities ["text"] or leave it out', all_empty
     ),
-    "function_call": Unsupported(
-        'there are no functions to choose from; write "none" or leave it out',
-        among("none", "auto"),
-    ),
-    "functions": Unsupported(_NO_FUNCTIONS, empty),
+    "function_call": Unsupported(_OLD, among("none", "auto")),
+    "functions": Unsupported(_OLD, empty),
     "logit_bias": Unsupported("write {} or leave it out", _no_bias),
     "modalities": Unsupported(
         'answers are text; write ["text"] or leave it out', among([], ["text"]), _ONE
     ),
-    "n": Unsupported("there is one answer a request; write 1 or leave it out", among(1), _ONE),
     "reasoning_effort": Unsupported(
         'this model answers without reasoning first; write "none" or leave it out',
         among("none", "minimal"),
@@ -88,6 +79,8 @@ CHAT_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "web_search_options": Unsupported("this server does not search the web; leave it out", among()),
 }
 
+
+MAX_CHOICES = 8  # answers to one request
 
 # At least one visual token. `prepare` checks the model's limits.
 Pixels = Annotated[int, Field(ge=TOKEN_PIXELS), INTEGRAL]
@@ -112,7 +105,9 @@ class ProcessorOptions(Lenient):
 
 
 def _as_list(stop: Any) -> Any:
-    return [stop] if isinstance(stop, str) else stop
+    """One text or several; an empty one stops nothing."""
+    texts = [stop] if isinstance(stop, str) else stop
+    return [text for text in texts if text != ""] if isinstance(texts, list) else texts
 
 
 StopText = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -188,7 +183,12 @@ class ChatRequest(AnswerRequest):
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES), INTEGRAL] | None = None
     prediction: Prediction | None = None
+
+    tools: list[FunctionTool] | None = Field(None, max_length=MAX_TOOLS)
+    tool_choice: Any = Field(None, description="none, auto, required, or a function's name.")
+    parallel_tool_calls: bool | None = None
 
     response_format: Any = Field(None, description="Text, any JSON object, or JSON by a schema.")
     # vLLM's fields for the shape of the answer, of which `guided_...` are older.

@@ -6,12 +6,12 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from qwink.errors import DeadlineExceeded, EngineStopped, Overloaded
-from qwink.runtime.request import Request, Ticket
+from qwink.runtime.request import Listener, Request, Ticket
 from qwink.runtime.vlm import VLM
 from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.metrics import Metrics
@@ -43,7 +43,7 @@ class ModelService:
         self.draining = False
         self.arriving = Patience()  # bodies: ended when the drain begins
         self.preparing = Patience()  # pictures: ended with the grace
-        self.num_active = 0  # chat requests that are admitted and not yet ended
+        self.num_active = 0  # answers that are admitted and not yet ended
         self.ended = asyncio.Event()  # set when the model failed to load or the engine stopped
         self._load = load
         self._vlm: VLM | None = None
@@ -132,9 +132,17 @@ class ModelService:
         rounds = 1 + self.num_active / self.options.max_running
         return min(60, max(1, math.ceil(rounds * self._seconds_per_answer / 2)))
 
-    def admit(self) -> None:
-        """Raises Overloaded if `max_running` + `max_waiting` requests are active already."""
-        if self.num_active > self.options.max_running + self.options.max_waiting:
+    def admit(self, count: int = 1) -> None:
+        """Raises Overloaded unless there is room for `count` answers of one request, and Failure
+        if there never is.
+
+        One more than `max_running` + `max_waiting` may be active, so that it is prepared meanwhile.
+        """
+        room = self.options.max_running + self.options.max_waiting
+        if count > max(1, room):
+            message = f"n is {count}, and this server runs and queues {room} answers; lower it"
+            raise Failure(400, message, "invalid_value", "n")
+        if self.num_active + count > room + 1:
             raise Overloaded("too many requests are running or waiting")
 
     def record_duration(self, seconds: float) -> None:
@@ -164,13 +172,22 @@ class ModelService:
         """
         return await asyncio.get_running_loop().run_in_executor(self._fetches, function, *arguments)
 
-    def submit(self, request: Request, on_result: Callable[[Result], None]) -> AnswerEvents:
-        """Submit a request to the engine. The caller must close the returned events.
+    def submit(
+        self, requests: Sequence[Request], on_result: Callable[[Result], None]
+    ) -> AnswerEvents:
+        """Submit the answers of one request to the engine. The caller must close the events.
 
         Raises Overloaded or EngineStopped.
         """
-        events = AnswerEvents(asyncio.get_running_loop(), request.deadline, on_result)
-        events.ticket = self.vlm.scheduler.submit(request, events.listen)
+        loop = asyncio.get_running_loop()
+        events = AnswerEvents(loop, requests[0].deadline, on_result, len(requests))
+        try:
+            for number, request in enumerate(requests):
+                listener = events.listener(number)
+                events.tickets.append(self.vlm.scheduler.submit(request, listener))
+        except BaseException:
+            events.close()
+            raise
         self._streams.add(events)
         events.on_close = lambda: self._streams.discard(events)
         return events
@@ -218,45 +235,55 @@ def _step(steps: Generator[None, None, T]) -> tuple[T] | None:
 
 
 class AnswerEvents:
-    """The events of one answer, passed from the engine thread to the event loop."""
+    """The events of one request's answers, passed from the engine thread to the event loop."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         deadline: float | None,
         on_result: Callable[[Result], None],
+        count: int = 1,
     ) -> None:
-        self.ticket: Ticket | None = None
+        """`count`: how many answers there are; `on_result` is called with each result."""
+        self.count = count
+        self.tickets: list[Ticket] = []
         self.on_close: Callable[[], None] = lambda: None
         self._loop, self._deadline, self._on_result = loop, deadline, on_result
-        self._inbox: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self._inbox: asyncio.Queue[tuple[int, Event | Exception]] = asyncio.Queue()
 
-    def listen(self, message: Event | Exception) -> None:
-        """Called from the engine thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.put, message)
+    def listener(self, number: int) -> Listener:
+        """What the engine thread calls with the messages of answer `number`."""
 
-    def put(self, message: Event | Exception) -> None:
-        self._inbox.put_nowait(message)
+        def listen(message: Event | Exception) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self.put, message, number)
 
-    async def next(self) -> Event:
-        """The next event; the last one has the result. Raises the error that ended the request."""
+        return listen
+
+    def put(self, message: Event | Exception, number: int = 0) -> None:
+        self._inbox.put_nowait((number, message))
+
+    async def next(self) -> tuple[int, Event]:
+        """The next event and the number of its answer; each answer's last event has its result.
+
+        Raises the error that ended an answer, and with it the request.
+        """
         # The engine checks deadlines between its steps only, and one step may encode a large image.
         # So this side waits half a second longer and then stops waiting.
         left = None if self._deadline is None else self._deadline + 0.5 - time.monotonic()
         try:
             async with asyncio.timeout(left):
-                message = await self._inbox.get()
+                number, message = await self._inbox.get()
         except TimeoutError:
             raise DeadlineExceeded("the answer took too long") from None
         if isinstance(message, Exception):
             raise message
         if message.result is not None:
             self._on_result(message.result)
-        return message
+        return number, message
 
     def close(self) -> None:
-        """Cancel the request if it is still running, which frees its slot."""
-        if self.ticket is not None:
-            self.ticket.cancel()
+        """Cancel the answers that are still running, which frees their slots."""
+        for ticket in self.tickets:
+            ticket.cancel()
         self.on_close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from starlette.responses import Response
@@ -26,24 +27,32 @@ _HEADERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer with the log-probabilities of its tokens, if they were asked for."""
+
+    result: Result
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
 class Formatter(Protocol):
-    """Formats one answer as an endpoint's JSON.
+    """Formats the answers to one request as an endpoint's JSON.
 
     A document with the key `type` is sent as an event of that type.
     """
 
     last: bytes  # what follows the last event
 
-    def document(self, result: Result, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
-        """The whole answer."""
+    def document(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """The whole answer, or several answers to the same request."""
         ...
 
     def opening(self) -> Iterable[dict[str, Any]]:
         """What a stream sends before anything is known of the answer."""
         ...
 
-    def chunks(self, event: Event) -> Iterable[dict[str, Any]]:
-        """What a stream sends for an event."""
+    def chunks(self, event: Event, number: int) -> Iterable[dict[str, Any]]:
+        """What a stream sends for an event of answer `number`."""
         ...
 
     def failed(self, failure: Failure) -> dict[str, Any]:
@@ -104,17 +113,17 @@ class EventStream(Response):
     async def _write_chunks(self, send: Send) -> None:
         for chunk in self._formatter.opening():
             await self._put(send, _event(chunk))
-        result = None
-        while result is None:
+        num_left = self._events.count
+        while num_left:
             try:
                 async with asyncio.timeout(_KEEP_ALIVE_S):
-                    event = await self._events.next()
+                    number, event = await self._events.next()
             except TimeoutError:
                 await self._put(send, b": keep-alive\n\n")
                 continue
-            for chunk in self._formatter.chunks(event):
+            for chunk in self._formatter.chunks(event, number):
                 await self._put(send, _event(chunk))
-            result = event.result
+            num_left -= event.result is not None
 
     async def _put(self, send: Send, body: bytes, more: bool = True) -> None:
         try:

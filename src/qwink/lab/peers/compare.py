@@ -6,7 +6,8 @@ The peers are those that `python -m benchmarks.peers.install` installed into the
 the others are reported as absent. Each contender is a process, loaded once and stopped while
 another is measured. Rounds go A B C A B C, each with a new picture, so that noise of the machine
 affects all contenders alike. Ratios are taken within a round. `--tried PEER` measures all settings
-of one peer instead, each in turns with the first of ours alone. Writes JSON to benchmarks/results/.
+of one peer instead, each in turns with the first of ours alone. `--cpu avx2` compares as on a
+processor of that kind, `--cpu all` on every kind: see `cap`. Writes JSON to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from qwink.engine.threads import physical_cores
+from qwink.lab.peers.cap import CPUS, Cap
 from qwink.lab.peers.contenders import SETTINGS, Contender, Setting, contender, installed, ours
+from qwink.lab.peers.processors import NOT_MEASURED, each, merged
 from qwink.lab.peers.turns import QUESTION, Table, TurnsPlan, start_cold, take_turns
 from qwink.lab.peers.worker import PeerFailed
 from qwink.lab.record import RESULTS, record, write
 from qwink.lab.statistics import paired_ratio, summarise
 
 FEW_FAULTS = 10  # pages read from disk within a round; so few do not change its time
+ALL = "all"
 RATIOS = ("first_token_ms", "decode_ms_per_token", "cold_start_ms")
 
 
@@ -89,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--home", type=Path, default=Path("peers"))
     parser.add_argument("--tried", choices=sorted({setting.peer for setting in SETTINGS}))
     parser.add_argument("--only", action="append", metavar="SETTING")
+    parser.add_argument("--cpu", choices=(*CPUS, ALL), help="hide what such a processor lacks")
     parser.add_argument("--threads", type=int, default=physical_cores())
     parser.add_argument("--rounds", type=int, default=TurnsPlan.rounds)
     parser.add_argument("--cold-starts", type=int, default=TurnsPlan.cold_starts)
@@ -96,17 +101,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(arguments)
 
+    name = f"peers-{args.tried}" if args.tried else "processors" if args.cpu else "peers"
+    out = args.out or RESULTS / f"{name}.json"
+    if args.cpu:
+        kinds = CPUS if args.cpu == ALL else (args.cpu,)
+        found = each(kinds, lambda cap: taken(args, cap))
+        write(out, merged(out, found).document())
+        shown = {cpu: short(one) for cpu, one in found.items()}
+    else:
+        result = taken(args)
+        write(out, record("peers", result).document())
+        shown = medians(result)
+    print(json.dumps(shown))
+
+
+def short(found: dict[str, Any]) -> Any:
+    return found[NOT_MEASURED] if NOT_MEASURED in found else medians(found)
+
+
+def taken(args: argparse.Namespace, cap: Cap | None = None) -> dict[str, Any]:
+    """The comparison that the options ask for. Raises SystemExit if one of ours does not load."""
     chosen = [setting for setting in SETTINGS if wanted(setting, args.only, args.tried)]
     peers, absent = [], dict[str, str]()
     for setting in chosen:
-        python, reason = installed(setting.peer, args.home)
+        python, reason = installed(setting.peer, args.home, cap)
         if python is None:
             absent[setting.name] = reason
         else:
-            peers.append(contender(setting, args.home, python, apart=bool(args.tried)))
+            peers.append(contender(setting, args.home, python, bool(args.tried), cap))
     plan = TurnsPlan(args.threads, args.rounds, args.cold_starts, args.tokens)
     try:
-        result = compare(ours(args.artifact), peers, plan)
+        result = compare(ours(args.artifact, cap), peers, plan)
     except PeerFailed as error:
         raise SystemExit(str(error)) from None
     result["absent"] |= absent
@@ -122,9 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 "for all engines at once, or another program uses it",
                 file=sys.stderr,
             )
-    out = args.out or RESULTS / (f"peers-{args.tried}.json" if args.tried else "peers.json")
-    write(out, record("peers", result).document())
-    print(json.dumps(medians(result)))
+    return result
 
 
 def wanted(setting: Setting, only: Sequence[str] | None, tried: str | None) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qwink.lab.peers.cap import Cap
+
 FOLDER = "{folder}"  # in options: where `install` put the peer's files
+BUILDS = "builds"  # in a peer's folder: packages compiled for one kind of processor each
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,12 @@ class Contender:
     python: str
     options: dict[str, Any]
     apart: bool = False
+    variables: dict[str, str] = field(default_factory=dict)  # added to its environment
+    packages: Path | None = None  # found before those of its Python
 
 
 OURS = "qwink"
+COMPILED = ("llama.cpp",)  # peers whose compiler decides which instructions they use
 ADAPTERS = {
     OURS: "qwink_peer",
     "transformers": "transformers_peer",
@@ -82,30 +88,46 @@ SETTINGS = (
 )
 
 
-def ours(artifacts: Sequence[str]) -> list[Contender]:
+def ours(artifacts: Sequence[str], cap: Cap | None = None) -> list[Contender]:
     """qwink in this environment, for each `NAME=FOLDER`."""
     pairs = [item.partition("=") for item in artifacts]
+    variables = cap.variables if cap else {}
     return [
-        Contender(name, OURS, ADAPTERS[OURS], sys.executable, {"model": folder})
+        Contender(
+            *(name, OURS, ADAPTERS[OURS], sys.executable, {"model": folder}), variables=variables
+        )
         for name, _, folder in pairs
     ]
 
 
-def installed(peer: str, home: Path) -> tuple[str | None, str]:
+def installed(peer: str, home: Path, cap: Cap | None = None) -> tuple[str | None, str]:
     """The peer's Python, or None and the reason why it is absent."""
     record = home / peer / "peer.json"
+    how = f"python -m benchmarks.peers.install {peer}"
     if not record.is_file():
-        return None, f"not installed: python -m benchmarks.peers.install {peer}"
+        return None, f"not installed: {how}"
     found = json.loads(record.read_text("utf-8"))
+    if cap and peer in COMPILED and not _build(peer, home, cap).is_dir():
+        return None, f"not built for {cap.cpu}: {how} --cpu {cap.cpu}"
     return found.get("python"), found.get("absent", "")
 
 
-def contender(setting: Setting, home: Path, python: str, apart: bool = False) -> Contender:
+def contender(
+    setting: Setting, home: Path, python: str, apart: bool = False, cap: Cap | None = None
+) -> Contender:
     options = {
         key: value.replace(FOLDER, str((home / setting.peer).resolve()))
         if isinstance(value, str)
         else value
         for key, value in setting.options.items()
     }
-    adapter = ADAPTERS[setting.peer]
-    return Contender(setting.name, setting.peer, adapter, python, options, apart or setting.apart)
+    return Contender(
+        *(setting.name, setting.peer, ADAPTERS[setting.peer], python, options),
+        apart=apart or setting.apart,
+        variables=cap.variables if cap else {},
+        packages=_build(setting.peer, home, cap) if cap and setting.peer in COMPILED else None,
+    )
+
+
+def _build(peer: str, home: Path, cap: Cap) -> Path:
+    return (home / peer / BUILDS / cap.cpu).resolve()

@@ -36,13 +36,15 @@ class Worker:
         # A peer's environment must find this package, and no other package beside it.
         self._path = tempfile.TemporaryDirectory(prefix="qwink-peer-")
         Path(self._path.name, PACKAGE.name).symlink_to(PACKAGE, target_is_directory=True)
+        paths = [self._path.name, *([contender.packages] if contender.packages else [])]
         options = json.dumps({**contender.options, "threads": threads})
         command = [contender.python, "-m", f"qwink.lab.peers.{contender.adapter}", options]
         variables = {
             **environment(),
-            "PYTHONPATH": self._path.name,
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "OMP_NUM_THREADS": str(threads),
             "HF_HUB_OFFLINE": "1",
+            **contender.variables,
         }
         try:
             self._process = subprocess.Popen(

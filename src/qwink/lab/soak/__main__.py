@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="of each model")
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--questions", type=int, default=60)
-    parser.add_argument("--memory-mb", type=int, default=256)
+    parser.add_argument("--memory-mb", type=int, default=96)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--out", type=Path, default=RESULTS / "soak.json")
     args = parser.parse_args()

@@ -8,7 +8,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from qwink.lab.process import Sample, ServerProcess
@@ -38,6 +38,7 @@ class Life:
     most_rss_mib: int
     found_on_disk: int  # pictures that an earlier life, or this one, had encoded
     store: StoreState  # after its end
+    samples: tuple[Sample, ...] = field(repr=False)  # one of ten
 
 
 class Lives:
@@ -94,6 +95,7 @@ class Lives:
             max(rss, default=0),
             found_on_disk,
             store,
+            tuple(self._samples[::10]),
         )
         self._report(f"{life.end}, exit code {code}; {store.entries} entries in the store")
         self.lives.append(life)

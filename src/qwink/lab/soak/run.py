@@ -30,7 +30,7 @@ class Plan:
     concurrency: int = 16
     num_questions: int = 60
     threads: int | None = None
-    memory_mb: int = 256
+    memory_mb: int = 96
 
 
 def soak(plan: Plan, report: Callable[[str], None] = lambda _: None) -> Soak:
@@ -65,7 +65,7 @@ async def _soak(plan: Plan, folder: Path, report: Callable[[str], None]) -> Soak
 
 
 def _flags(plan: Plan) -> list[str]:
-    flags = ["--model", plan.model, "--memory-mb", str(plan.memory_mb), "--body-timeout", "3"]
+    flags = ["--model", plan.model, "--memory-mb", str(plan.memory_mb), "--body-timeout", "8"]
     flags += ["--max-body-mb", str(MAX_BODY_MB), "--grace", "30"]
     return flags if plan.threads is None else [*flags, "--threads", str(plan.threads)]
 

@@ -4,8 +4,6 @@
 #include "../avx512/set.h"
 #include "../cpuid.h"
 
-#include <stdatomic.h>
-
 #ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,12 +24,6 @@ static bool has_tiles(void) {
 static bool has_bfloat16(void) { return cpuid_has(7, 1, CPUID_EAX, 1u << 5); }
 
 bool amx_supported(void) {
-  static atomic_int known = -1;  // threads that get here together store the same value
-  int is = atomic_load(&known);
-  if (is < 0) {
-    is = avx512_supported() && has_bfloat16() && has_tiles() && tiles_granted();
-    atomic_store(&known, is);
-  }
-  return is;
+  return avx512_supported() && has_bfloat16() && has_tiles() && tiles_granted();
 }
 #endif

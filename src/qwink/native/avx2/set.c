@@ -31,6 +31,7 @@ const struct kernels kernels_avx2 = {
     .product8 = avx2_product8,
     .quantize4 = quantize4_256,
     .product4 = avx2_product4,
+    .prompts4 = true,  // 218x2048x12288 on Zen 3: 67 ms; unpacked 96
     .unpack4 = unpack4_256,
     .rms_norm = rms_norm_256,
     .pack_bytes = no_scratch,
