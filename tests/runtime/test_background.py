@@ -8,8 +8,8 @@ import pytest
 
 from qwink.errors import Overloaded
 from qwink.runtime.request import Listener
-from qwink.runtime.waiting import Limits
 from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.waiting import Limits
 from qwink.types import Event
 from tests.runtime.test_scheduler import Inbox, request, running, submit
 
