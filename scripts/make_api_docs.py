@@ -64,7 +64,7 @@ METHODS = {
     "Conversation": ("ask", "stream"),
 }
 ROWS = {"Row": Row, "Progress": Progress}
-RESULTS = ("Result", "Event", "Timings", "Usage", "TokenLogprob")
+RESULTS = ("Result", "Box", "Point", "Event", "Timings", "Usage", "TokenLogprob")
 PICTURES = ("EncodedImage", "Picture", "Video", "Message")
 LIMITS = ("FetchPolicy", "Limits", "Memory")
 NAMED = {
