@@ -215,7 +215,6 @@ def nested(**fields: Any) -> dict[str, Any]:
     return {"mm_processor_kwargs": fields}
 
 
-LATE = {"role": "system", "content": "b"}
 BAD: list[tuple[dict[str, Any], int, str | None, str]] = [
     ({"model": "gpt-4o"}, 404, "model", "model_not_found"),
     ({"messages": []}, 400, "messages", "invalid_value"),
@@ -224,7 +223,6 @@ BAD: list[tuple[dict[str, Any], int, str | None, str]] = [
     ({"messages": [{"role": "user"}]}, 400, "messages[0].content", "missing_field"),
     ({"messages": [turn(None)]}, 400, "messages[0].content", "invalid_value"),
     ({"messages": [user({"type": "x"})]}, 400, "messages[0].content[0].type", "invalid_value"),
-    ({"messages": [user("a"), LATE]}, 400, "messages[1].content", "invalid_value"),
     ({"n": 9}, 400, "n", "invalid_value"),
     ({"n": 0}, 400, "n", "invalid_value"),
     ({"store": True}, 400, "store", "invalid_value"),
@@ -243,7 +241,6 @@ BAD: list[tuple[dict[str, Any], int, str | None, str]] = [
     ({"max_tokens": 5, "max_completion_tokens": 6}, 400, "max_tokens", "invalid_value"),
     ({"top_logprobs": 2}, 400, "top_logprobs", "invalid_value"),
     ({"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs", "invalid_value"),
-    ({"stop": ""}, 400, "stop[0]", "invalid_value"),
     ({"seed": 1.5}, 400, "seed", "invalid_value"),
     ({"task": "sing"}, 400, "task", "invalid_value"),
     ({"min_pixels": 5}, 400, "min_pixels", "invalid_value"),

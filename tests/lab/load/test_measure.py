@@ -89,7 +89,7 @@ def test_keys_are_needed_and_read_from_the_environment(server: Server, qwink: Ru
 
 def test_a_first_request_that_fails_ends_it(server: Server, qwink: RunQwink) -> None:
     ran = qwink(
-        *("bench", "load", server.address, *SHORT, "--extra", '{"n": 3}'),
+        *("bench", "load", server.address, *SHORT, "--extra", '{"n": 9}'),
         QWINK_API_KEYS="first-key",
     )
     assert (ran.code, ran.out) == (1, "")
