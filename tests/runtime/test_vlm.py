@@ -17,8 +17,10 @@ import torch
 from PIL import ImageDraw
 
 from qwink.errors import ContextOverflow, DeadlineExceeded, ImageError, OptionError, PromptError
+from qwink.inputs.frames import VideoOptions
 from qwink.inputs.images import decode, open_image
 from qwink.inputs.patches import prepare
+from qwink.inputs.pdf import PdfOptions
 from qwink.inputs.prompt import build_prompt
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.messages import ImagePart, user_message
@@ -383,7 +385,8 @@ def test_bad_options(vlm: VLM, pictures: list[Path], options: dict[str, Any], wo
 
 
 def test_editors_see_every_option() -> None:
-    known = {field.name for kind in (ImageOptions, SamplingParams) for field in fields(kind)}
+    kinds = (ImageOptions, VideoOptions, PdfOptions, SamplingParams)
+    known = {field.name for kind in kinds for field in fields(kind)} - {"video", "pdf"}
     assert AskKeywords.__optional_keys__ == known | {"schema", "choices", "regex", "grammar"}
     for function in (VLM.ask, VLM.stream, VLM.aask, VLM.astream, Conversation.ask):
         assert function.__annotations__["options"] == "Unpack[AskKeywords]"

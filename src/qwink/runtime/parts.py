@@ -20,7 +20,7 @@ from qwink.runtime.preparation import (
 )
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.videos import FoundVideo, find_video, prepare_video
-from qwink.types import Video
+from qwink.types import EncodedImage, Picture, Video
 
 Found = FoundImage | FoundVideo | FoundPdf  # its header was read; nothing was decoded
 Parts = tuple[str | PreparedImage, ...]
@@ -36,7 +36,7 @@ def find_part(
     check: Callable[[], None] = lambda: None,
 ) -> Found:
     """Fetch a source and read its header. Raises ImageError, OptionError."""
-    if not isinstance(source, Video):
+    if not isinstance(source, Video | Picture | EncodedImage):
         with watch.stage("fetch"):
             source = fetched(source, options.fetch_policy)
             source = read_object(source) if isinstance(source, BinaryFile) else source
