@@ -49,7 +49,10 @@ def running(artifact: Artifact, options: Ours, threads: int | None) -> Iterator[
     if not options.embedding_cache:
         memory = memory.without_images()
     limits = Limits(max_running=options.running, keep_prompts=options.prefix_cache)
-    with load(artifact.folder, threads=threads, memory=memory, limits=limits) as vlm:
+    # Random weights answer in loops, which drafts would make faster than any real text.
+    with load(
+        artifact.folder, threads=threads, memory=memory, limits=limits, speculate="off"
+    ) as vlm:
         vlm.ask(np.zeros((224, 224, 3), np.uint8), "Warm up.", max_tokens=2)
         yield vlm
 

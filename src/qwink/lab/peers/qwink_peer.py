@@ -20,7 +20,10 @@ class Qwink:
     def __init__(self, model: str, threads: int, recipe: str | None = None) -> None:
         # All prompts start alike, which prompts that are kept would save.
         memory, limits = Memory.default().without_images(), Limits(keep_prompts=False)
-        self._vlm = load(model, recipe=recipe, threads=threads, memory=memory, limits=limits)
+        # Random weights answer in loops, which drafts would make faster than any real text.
+        self._vlm = load(
+            model, recipe=recipe, threads=threads, memory=memory, limits=limits, speculate="off"
+        )
         # The picture has the size that is compared already: allow all sizes.
         largest = self._vlm.engine.config.preprocessor.max_pixels
         self._limits: dict[str, Any] = {"min_pixels": TOKEN_PIXELS, "max_pixels": largest}
