@@ -44,8 +44,8 @@ def preview_routes(service: ModelService) -> APIRouter:
         count: int = Query(24, ge=1, le=_MOST, description="pages or frames at most"),
         side: int = Query(192, ge=32, le=768, description="longer side of a preview, in pixels"),
     ) -> Response:
-        """Small JPEGs, as data URLs, of a picture, of pages of a PDF, or of frames of a video, evenly
-        spaced over its length. The body is the file, as for /v1/images; it is not stored.
+        """Small JPEGs, as data URLs, of a picture, of pages of a PDF, or of frames of a video,
+        evenly spaced over its length. The body is the file, as for /v1/images; it is not stored.
 
         `kind` is image, pdf or video. `width` and `height` are those of the picture, of a frame, or
         of the page at full size.
