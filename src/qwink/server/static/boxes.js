@@ -7,6 +7,7 @@ import { enlarge } from './viewer.js';
 const FULL = 1000;
 const NUM_COLOURS = 6;
 const LEAST_SIDE = 160; // pixels of a picture's shorter side, so that labels can be read
+const POINT = 9; // pixels from the middle of a point's dot to its label
 const MOST_ENLARGED = 3;
 const OBJECT = /\{[^{}]*"(?:bbox_2d|bbox|point_2d)"[^{}]*\}/g;
 const BLOCK = /```(?:json)?\s*[[{][\s\S]*?(?:```|$)|\[\s*\{[\s\S]*?(?:\}\s*\]|$)/g;
@@ -100,7 +101,9 @@ function placeTags(tags, found, width, height) {
   for (const tag of labels) tag.classList.remove('short');
   const sizes = labels.map((tag) => [tag.offsetWidth, tag.offsetHeight]);
   labels.forEach((tag, index) => {
-    const [left, top, right, bottom] = found[index].box.map((value, side) => (value / FULL) * (side % 2 ? height : width));
+    const { box } = found[index];
+    const around = box[0] === box[2] && box[1] === box[3] ? POINT : 0;
+    const [left, top, right, bottom] = box.map((value, side) => (value / FULL) * (side % 2 ? height : width) + (side < 2 ? -around : around));
     const free = ([x, y], [w, high]) => x >= 0 && y >= 0 && x + w <= width && y + high <= height
       && !taken.some(([a, b, c, d]) => x < c && x + w > a && y < d && y + high > b);
     const spots = ([w, high]) => {

@@ -111,6 +111,7 @@ export class Composer {
     const pictures = this.pictures;
     this.pictures = [];
     byId('question').value = '';
+    this.more.element.open = false;
     this.onAsk(question, pictures, { task, temperature, max, tokens: this.tokens, system: this.more.system, sampling });
     this.show();
   }

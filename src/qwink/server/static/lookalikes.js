@@ -1,12 +1,13 @@
-// Pictures that may need no answer: blank ones, and those that look like one before. The rules are those of
-// qwink.batches.duplicates.
+// Pictures that may need no answer: blank ones, by the rule of qwink.batches.duplicates, and those that look like one
+// before. Their difference hash is finer than there, since pages of text differ little.
 
 const BLANK_SIDE = 1024;
 const VISIBLE = 16; // difference of brightness that can be seen
 const BLANK_SHARE = 1e-4; // of the pixels
-const NEAR_BITS = 3; // of 64 that may differ
+const [COLUMNS, ROWS] = [16, 16];
+const NEAR_SHARE = 0.06; // of the bits that are set may differ: pages of text set few
 
-/** { dhash, blank } of an image element or bitmap of width × height. `dhash` is 16 hexadecimal digits. */
+/** { dhash, blank } of an image element or bitmap of width × height. `dhash` is 64 hexadecimal digits. */
 export function look(image, width, height) {
   const scale = Math.min(1, BLANK_SIDE / Math.max(width, height));
   const large = grey(image, Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale)));
@@ -16,12 +17,15 @@ export function look(image, width, height) {
   while ((passed += counts[median]) < large.length / 2) median += 1;
   let different = 0;
   counts.forEach((count, value) => { if (Math.abs(value - median) > VISIBLE) different += count; });
-  const small = grey(image, 9, 8);
+  const small = grey(image, COLUMNS + 1, ROWS);
   let dhash = '';
-  for (let row = 0; row < 8; row += 1) {
+  for (let row = 0; row < ROWS; row += 1) {
     let bits = 0;
-    for (let column = 0; column < 8; column += 1) bits = bits * 2 + (small[row * 9 + column + 1] > small[row * 9 + column] ? 1 : 0);
-    dhash += bits.toString(16).padStart(2, '0');
+    for (let column = 0; column < COLUMNS; column += 1) {
+      const at = row * (COLUMNS + 1) + column;
+      bits = bits * 2 + (small[at + 1] > small[at] ? 1 : 0);
+    }
+    dhash += bits.toString(16).padStart(COLUMNS / 4, '0');
   }
   return { dhash, blank: different / large.length < BLANK_SHARE };
 }
@@ -31,17 +35,15 @@ export function alike(rows) {
   const leads = [];
   return rows.map(({ dhash, blank }, index) => {
     if (!dhash || blank) return null;
-    const lead = leads.find((one) => distance(rows[one].dhash, dhash) <= NEAR_BITS);
-    if (lead === undefined) leads.push(index);
-    return lead ?? null;
+    const bits = BigInt(`0x${dhash}`);
+    const near = (one) => ones(one.bits ^ bits) <= NEAR_SHARE * Math.max(one.count, ones(bits));
+    const lead = leads.find(near);
+    if (lead === undefined) leads.push({ index, bits, count: ones(bits) });
+    return lead?.index ?? null;
   });
 }
 
-function distance(a, b) {
-  let [count, bits] = [0, BigInt(`0x${a}`) ^ BigInt(`0x${b}`)];
-  for (; bits; bits &= bits - 1n) count += 1;
-  return count;
-}
+const ones = (bits) => bits.toString(2).replaceAll('0', '').length;
 
 function grey(image, width, height) {
   const canvas = document.createElement('canvas');

@@ -13,9 +13,19 @@ const TAGS = ['a', 'b', 'blockquote', 'br', 'caption', 'code', 'del', 'em', 'h3'
   's', 'span', 'strong', 'sub', 'sup', 'table', 'tbody', 'td', 'tfoot', 'th', 'thead', 'tr', 'u', 'ul'];
 const ATTRIBUTES = ['align', 'checked', 'class', 'colspan', 'disabled', 'href', 'rowspan', 'scope', 'start', 'type'];
 const INLINE_HTML = /^<\/?(?:b|br|em|i|s|strong|sub|sup|u)\s*\/?>$/i;
+const IN_TABLES = /^(?:b|br|caption|em|i|p|s|strong|sub|sup|table|tbody|td|tfoot|th|thead|tr|u)$/i;
+const TAG = /<(\/?)([a-z][a-z0-9-]*)((?:"[^"]*"|'[^']*'|[^"'>])*)>/gi;
 const TABLE = /^ {0,3}<table[\s>][\s\S]*?(?:<\/table>|$)/i;
 
 const escaped = (text) => text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/"/g, '&quot;');
+
+/** A table's HTML with known tags and attributes only. DOMPurify would remove the others, but the browser reports
+ * scripts and styles to its console as soon as it parses them. */
+const tableHtml = (html) => html.replace(TAG, (tag, slash, name, rest) => {
+  if (!IN_TABLES.test(name)) return '';
+  const kept = [...rest.matchAll(/\s(align|colspan|rowspan|scope)\s*=\s*["']?(\w+)["']?/gi)].map(([, key, value]) => ` ${key}="${value}"`);
+  return `<${slash}${name}${kept.join('')}>`;
+});
 
 const marked = new Marked({
   gfm: true,
@@ -28,8 +38,9 @@ const marked = new Marked({
       const match = TABLE.exec(text);
       return match ? { type: 'htmlTable', raw: match[0] } : undefined;
     },
-    renderer: ({ raw }) => raw,
+    renderer: ({ raw }) => tableHtml(raw),
   }],
+  tokenizer: { html: () => undefined }, // other tags are part of a paragraph
   renderer: {
     html: ({ text }) => (INLINE_HTML.test(text.trim()) ? text : escaped(text)),
     heading({ tokens, depth }) {
@@ -48,6 +59,7 @@ export function markdown(text, redraw) {
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
     ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
+    ADD_URI_SAFE_ATTR: ATTRIBUTES.filter((name) => name !== 'href'),
     RETURN_DOM_FRAGMENT: true,
   });
   for (const input of fragment.querySelectorAll('input')) { // boxes of task lists

@@ -16,7 +16,8 @@ export function formulaRules(escaped) {
   const rule = (name, level, patterns, display) => ({
     name,
     level,
-    start: (text) => text.match(/\$|\\[([]/)?.index,
+    // A block may end a paragraph at the start of a line only.
+    start: (text) => text.match(level === 'block' ? /\n {0,3}(?:\$\$|\\\[)/ : /\$|\\[([]/)?.index,
     tokenizer(text) {
       for (const pattern of patterns) {
         const match = pattern.exec(text);

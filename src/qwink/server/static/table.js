@@ -106,7 +106,9 @@ export class Table {
 
   /** Adds a row for each picture and film, and for each page of a PDF. */
   async add(files) {
+    const collator = new Intl.Collator('en', { numeric: true });
     const chosen = files.filter(({ name }) => !name.startsWith('.') && name !== 'Thumbs.db');
+    chosen.sort((a, b) => collator.compare(a.webkitRelativePath, b.webkitRelativePath)); // a folder comes in any order
     this.failed = [];
     for (const [index, file] of chosen.entries()) {
       this.opening = { at: index + 1, of: chosen.length, name: file.name };
@@ -251,14 +253,14 @@ export class Table {
     const differs = !running && answered > 0 && this.settings.asked !== null && !faultOf(this.settings.schema) && this.settings.asked !== JSON.stringify(this.asking);
     const focused = this.buttons.contains(document.activeElement);
     this.buttons.replaceChildren(...[
-      running ? button('stop', () => this.stop(), {}, true) : button(answered + failed ? 'table.goOn' : 'table.start', () => this.start(), { n: waiting }, true),
+      running ? button('stop', () => this.stop(), {}, true) : (waiting > 0 || !this.rows.length) && button(answered + failed ? 'table.goOn' : 'table.start', () => this.start(), { n: waiting }, true),
       failed > 0 && !running && button('table.retry', () => this.retry(this.rows.filter(({ state }) => state === 'failed')), { n: failed }),
       differs && button('table.again', () => this.retry([...this.rows])),
       answered + failed > 0 && ['csv', 'jsonl', 'excel'].map((kind) => button(`table.${kind}`, () => this.download(kind))),
       this.rows.length > 0 && !running && button('table.clear', () => this.clear()),
     ].flat().filter(Boolean));
-    this.buttons.firstChild.disabled = !running && !waiting;
-    if (focused && !this.buttons.firstChild.disabled) this.buttons.firstChild.focus();
+    if (!this.rows.length) this.buttons.firstChild.disabled = true;
+    else if (focused) this.buttons.firstChild.focus();
     this.bar.hidden = !this.rows.length;
     this.bar.value = this.rows.length ? (answered + failed) / this.rows.length : 0;
     this.state.textContent = [

@@ -21,7 +21,7 @@ export default {
   remove: 'Remove {name}',
   tokens: '{n} tokens',
   'tokens.most': 'up to {n} tokens',
-  notPicture: '{name}: neither this browser nor the server can read it. {message}',
+  notPicture: '{name}: neither this browser nor the server can read it: {message}',
   noQuestion: 'Type a question first, or choose what to do above.',
   dismiss: 'OK',
 
