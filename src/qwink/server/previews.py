@@ -8,7 +8,7 @@ from collections.abc import Generator
 from typing import Any
 
 import PIL.Image
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from numpy.typing import NDArray
 
@@ -18,7 +18,7 @@ from qwink.inputs.frames import VideoOptions, choose_frames
 from qwink.inputs.images import decode, open_image
 from qwink.inputs.pdf import is_pdf, open_pdf, render
 from qwink.inputs.video import decode_frames, open_video
-from qwink.server.failures import shutting_down
+from qwink.server.failures import Failure, shutting_down
 from qwink.server.forms import content_of
 from qwink.server.service import ModelService
 
@@ -38,18 +38,18 @@ def preview_routes(service: ModelService) -> APIRouter:
     @router.post(
         "/v1/previews", summary="Preview pages and frames", openapi_extra={"requestBody": body}
     )
-    async def previews(
-        http: Request,
-        first: int = Query(1, ge=1, description="the first page of a PDF"),
-        count: int = Query(24, ge=1, le=_MOST, description="pages or frames at most"),
-        side: int = Query(192, ge=32, le=768, description="longer side of a preview, in pixels"),
-    ) -> Response:
+    async def previews(http: Request) -> Response:
         """Small JPEGs, as data URLs, of a picture, of pages of a PDF, or of frames of a video,
         evenly spaced over its length. The body is the file, as for /v1/images; it is not stored.
+        `?first=1&count=24&side=192`: the first page of a PDF, how many pages or frames at most, and
+        the longer side of a preview in pixels.
 
         `kind` is image, pdf or video. `width` and `height` are those of the picture, of a frame, or
         of the page at full size.
         """
+        first = _number(http, "first", 1, 1, 1_000_000)
+        count = _number(http, "count", 24, 1, _MOST)
+        side = _number(http, "side", 192, 32, 768)
         content = await content_of(http)
         deadline = service.options.request_timeout
         try:
@@ -62,6 +62,14 @@ def preview_routes(service: ModelService) -> APIRouter:
             raise DeadlineExceeded("the file took too long to read") from None
 
     return router
+
+
+def _number(http: Request, name: str, default: int, least: int, most: int) -> int:
+    text = http.query_params.get(name, str(default))
+    if not (text.isdecimal() and least <= int(text) <= most):
+        message = f"{name} must be a whole number from {least} to {most}"
+        raise Failure(400, message, "invalid_value", name)
+    return int(text)
 
 
 def _previews(content: bytes, first: int, count: int, side: int, max_pixels: int) -> Steps:

@@ -110,7 +110,8 @@ export class RowsView {
     const retry = h('button', { type: 'button', class: 'quiet', onclick: () => this.hooks.onRetry(row) }, t('retry'));
     if (row.state === 'failed') return whole(h('span', { class: 'fault' }, row.error), ' ', retry);
     if (row.state === 'asking') return whole(h('span', { class: 'faint' }, t('table.asking')));
-    if (row.state === 'waiting') return whole(h('span', { class: 'faint' }, t('table.waiting')));
+    const likeness = row.blank ? t('table.isBlank') : row.lead !== undefined && t('table.same', { name: this.rows[row.lead].id });
+    if (row.state === 'waiting') return whole(h('span', { class: 'faint' }, t('table.waiting'), likeness && ` · ${likeness}`));
     if (row.state === 'skipped') return whole(h('span', { class: 'faint' }, t(row.skipped === 'blank' ? 'table.blank' : 'table.same', { name: row.same_as })), ' ', retry);
     const remarks = [...(row.same_as ? [t('table.same', { name: row.same_as })] : []), ...(row.warnings ?? []), ...(row.finish_reason && row.finish_reason !== 'stop' ? [t(`finish.${row.finish_reason}`, { n: row.usage?.completion_tokens })] : [])];
     const note = remarks.length > 0 && h('div', { class: 'remark' }, remarks.join(' '));

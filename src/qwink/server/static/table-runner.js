@@ -53,7 +53,7 @@ export class TableRunner {
         if (!signal.aborted && isAway(error)) await this.wait(error, signal);
         else if (error.name !== 'AbortError') Object.assign(row, { state: 'failed', error: error.message, error_type: error.code ?? error.name });
       }
-      this.hooks.onRow(row, row.state !== 'waiting');
+      await this.hooks.onRow(row, row.state !== 'waiting');
     }
   }
 

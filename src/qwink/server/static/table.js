@@ -177,8 +177,9 @@ export class Table {
   }
 
   async rowChanged(row, keep) {
-    this.view.update(row);
+    // Saved before it is shown: what was seen as answered is never asked again.
     if (keep) await this.store.saveRow(row);
+    this.view.update(row);
     if (row.state === 'answered') {
       for (const other of this.rows.filter(({ lead, state }) => lead === row.number && state === 'skipped')) {
         this.copy(other);

@@ -212,6 +212,7 @@ export default {
   'table.asking': 'asking …',
   'table.waiting': 'waiting',
   'table.blank': 'blank, skipped',
+  'table.isBlank': 'blank',
   'table.same': 'looks like {name}',
   'table.filter': 'Show',
   'table.filter.all': 'All',

@@ -211,6 +211,7 @@ export default {
   'table.asking': '正在提问…',
   'table.waiting': '等待中',
   'table.blank': '空白，已跳过',
+  'table.isBlank': '空白',
   'table.same': '与 {name} 相似',
   'table.filter': '显示',
   'table.filter.all': '全部',
