@@ -7,7 +7,7 @@ from pathlib import Path
 
 import PIL.Image
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import FilePayload, expect
 
 from tests.inputs.pdfs import write_pdf
 from tests.inputs.videos import write_video
@@ -68,10 +68,10 @@ def test_what_only_the_server_can_read(visit: Visit) -> None:
 
 def test_each_bad_file_is_named(visit: Visit) -> None:
     visit.may_fail = True
-    visit.page.set_input_files(
-        "#files",
-        [{"name": f"bad{n}.png", "mimeType": "image/png", "buffer": b"no"} for n in range(3)],
-    )
+    files: list[FilePayload] = [
+        {"name": f"bad{n}.png", "mimeType": "image/png", "buffer": b"no"} for n in range(3)
+    ]
+    visit.page.set_input_files("#files", files)
     for number in range(3):
         expect(visit.page.locator("#notice")).to_contain_text(f"bad{number}.png")
     visit.shoot("error")
