@@ -112,8 +112,8 @@ def test_fields_become_columns_and_errors_are_retried(visit: Visit, tmp_path: Pa
     page = visit.page
     page.get_by_role("button", name="Fields", exact=True).click()
     expect(page.locator(".fault").first).to_have_text("Name at least one field.")
-    page.locator(".fields .name").fill("total")
-    page.get_by_label("Kind").select_option("number")
+    page.locator(".fields .name").fill("paid")
+    page.get_by_label("Kind").select_option("boolean")
     page.get_by_role("button", name="Add a field").click()
     page.locator(".fields .name").last.fill("currency")
     page.get_by_label("Kind").last.select_option("choice")
@@ -127,12 +127,12 @@ def test_fields_become_columns_and_errors_are_retried(visit: Visit, tmp_path: Pa
     expect(rows(visit, "failed")).to_contain_text("this picture is damaged")
     page.get_by_role("button", name="Retry 1 with errors").click()
     expect(rows(visit, "answered")).to_have_count(3)
-    expect(page.locator(".rows th")).to_have_text(["# ↑", "Picture", "total", "currency", "Time"])
+    expect(page.locator(".rows th")).to_have_text(["# ↑", "Picture", "paid", "currency", "Time"])
     schema = visit.asked()[0]["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["currency"] == {"type": "string", "enum": ["EUR", "USD"]}
-    assert schema["required"] == ["total", "currency"]
+    assert schema["required"] == ["paid", "currency"]
     found = [json.loads(text) for text in download(visit, "JSON lines").splitlines()]
-    assert all(isinstance(one["parsed"]["total"], int | float) for one in found)
+    assert all(isinstance(one["parsed"]["paid"], bool) for one in found)
     page.get_by_role("button", name="A JSON Schema").click()
     expect(page.get_by_role("textbox", name="A JSON Schema")).to_have_value(json.dumps(schema, indent=2))
 
