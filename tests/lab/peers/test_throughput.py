@@ -36,8 +36,8 @@ def test_the_best_setting_of_a_peer_takes_turns_with_qwink(
     monkeypatch.setattr(throughput, "CROWDS", settings)
     out = tmp_path / "throughput.json"
     throughput.main(
-        [f"--artifact={model}", f"--home={home}", f"--out={out}", "--threads=1", "--running=2"]
-        + ["--pictures=3", "--tries=1", "--rounds=2", "--tokens=3", "--side=64"]
+        f"--artifact={model} --home={home} --out={out} --threads=1 --running=2 "
+        "--pictures=3 --tries=1 --rounds=2 --tokens=3 --side=64".split()
     )
     result = json.loads(out.read_text())
     assert set(result["tried"]) == {"works"}
