@@ -15,6 +15,7 @@ from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
 from . import data, model
+from .evaluate import restore
 from .model import Nano, NanoConfig, Teacher
 
 WARMUP = 200
@@ -84,11 +85,12 @@ def average_gradients(parameters: list[nn.Parameter], extra: Tensor) -> Tensor:
 class TrainingRun:
     """Models, optimizers and counters of one training run, and its checkpoint."""
 
-    def __init__(self, path: Path, device: str, rate: float) -> None:
+    def __init__(self, path: Path, device: str, rate: float, weights: Path | None = None) -> None:
+        """Goes on from `path` if it is there, else begins, perhaps with exported `weights`."""
         torch.manual_seed(0)
         config = NanoConfig()
         self.path = path
-        self.nano = Nano(config).to(device)
+        self.nano = (restore(weights).train() if weights else Nano(config)).to(device)
         self.teacher = Teacher(config, data.SLOTS, len(data.SYMBOLS)).to(device)
         self.parameters = [*self.nano.parameters(), *self.teacher.parameters()]
         self.optimizers = optimizers(self.nano, self.teacher, rate)
@@ -156,11 +158,12 @@ def train(rank: int, args: argparse.Namespace) -> None:
             model.RMSNorm.forward, dynamic=True
         )
     args.out.mkdir(parents=True, exist_ok=True)
-    run = TrainingRun(args.out / "last.pt", args.device, args.rate)
+    run = TrainingRun(args.out / "last.pt", args.device, args.rate, args.start)
     total = 60 * args.minutes
     progress = torch.tensor(run.spent / total)
     progress.share_memory_()  # type: ignore[no-untyped-call]
-    stream = data.Stream(args.batch // args.processes, 1000 * run.step + rank, progress)
+    seed = 1000 * run.step + rank
+    stream = data.Stream(args.batch // args.processes, seed, progress, easy=args.start is None)
     loader = iter(
         torch.utils.data.DataLoader(
             stream, None, num_workers=1, prefetch_factor=6, collate_fn=already_collated
@@ -209,6 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=110)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="exported folder whose weights to begin with")
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--batch", type=int, default=96, help="pictures per step, over all processes"
