@@ -27,10 +27,10 @@ def test_the_best_setting_of_a_peer_takes_turns_with_qwink(
     # qwink itself, installed as if it were another engine.
     (home / "openvino" / "peer.json").write_text(json.dumps({"python": sys.executable}))
     model = str(tiny_checkpoint[0])
-    peer = {"peer": "openvino", "adapter": "qwink_crowd"}
+    missing = str(tmp_path / "none")
     settings = (
-        Setting("works", options={"model": model, "running": 2}, **peer),
-        Setting("fails", options={"model": str(tmp_path / "none"), "running": 2}, **peer),
+        Setting("works", "openvino", {"model": model, "running": 2}, adapter="qwink_crowd"),
+        Setting("fails", "openvino", {"model": missing, "running": 2}, adapter="qwink_crowd"),
         Setting("absent", "llama.cpp", {}),
     )
     monkeypatch.setattr(throughput, "CROWDS", settings)

@@ -1,0 +1,274 @@
+"""A page cut into strips of whole lines, which are read one by one and joined again.
+
+Where a cut is not safe, the page stays whole, and the reason is given.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from qwink.inputs.budget import TOKEN_PIXELS, TOKEN_SIDE
+from qwink.inputs.lines import Line, Page, find_lines
+from qwink.types import Task
+
+Box = tuple[int, int, int, int]
+
+_LINE_HEIGHT = 22  # pixels of a line's letters in a strip of one line, 32 px high
+_MOST_ENLARGED = 4.0
+_MARGIN = 0.6  # of a line's height: ground that is left around print
+_PHOTO_SHARE = 0.4  # of the area: a page with more pictures than that is not cut
+_STRETCH = 0.3  # of a strip's height: how far a cut may move to a better gap
+_OVERLAP = 0.12  # of a piece's length, where there is no gap
+_LEAST_TOKENS = 96  # of a strip; smaller ones save nothing
+MOST_STRIPS = 8
+# Questions that want the text itself, and nothing that needs the whole page to be understood.
+_REST = (
+    r"(?:all|the|this|everything|whole|entire|of|text|page|document|receipt|lines?|it|words?|image"
+    r"|picture|screenshot|on|in|written|here|there|exactly|please|as|markdown|into|to|plain)"
+)
+_TRANSCRIBE = re.compile(
+    rf"(?:please )?(?:(?:read|transcribe|ocr|convert|extract)(?: {_REST})*"
+    r"|what (?:does|do) (?:it|this|the (?:text|page|image|picture|receipt|sign|document)) say"
+    rf"|what (?:is|text is)(?: {_REST})+)"
+    r"|请?(?:读出|转写|识别|抄录)[^，。？?]{0,8}(?:文字|文本|内容)?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A part of a page: its box in pixels of the page, and the size to show it at.
+
+    `overlaps`: it begins with the end of the strip before, since there was no gap to cut in.
+    """
+
+    box: Box
+    size: tuple[int, int]  # (width, height), multiples of 32
+    overlaps: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A page and its strips in reading order. Without strips, `reason` says why it stays whole."""
+
+    pixels: NDArray[np.uint8]  # [H, W, 3]
+    strips: tuple[Strip, ...]
+    reason: str
+    angle: float = 0.0  # degrees by which the page was turned anticlockwise
+
+
+def transcribes(task: Task, question: str, defaults: Sequence[str]) -> bool:
+    """Whether the question asks for the text as it is, so that a part can be read by itself."""
+    if task not in ("ocr", "document"):
+        return False
+    asked = " ".join(question.split()).strip(" .?!。？")
+    return question in defaults or _TRANSCRIBE.fullmatch(asked) is not None
+
+
+def cut_into_lines(pixels: NDArray[np.uint8], most: int) -> Cut:
+    """A strip for each line, for models that read one line. `most`: pixels of a strip."""
+    page = find_lines(pixels)
+    lines = [line for line in page.lines if not line.photo]
+    if len(lines) < 2:
+        return Cut(pixels, (), "strips: one line, nothing to cut")
+    strips = tuple(_line_strip(line, page, most) for line in lines)
+    return _found(page, strips, f"strips: {len(strips)} lines")
+
+
+def cut_into_strips(pixels: NDArray[np.uint8], scale: float, count: int | None = None) -> Cut:
+    """About `count` strips of equal area, or as many as pay; `scale` is that of the whole page.
+
+    No cut goes through a table or a picture.
+    """
+    page = find_lines(pixels)
+    area = page.pixels.shape[0] * page.pixels.shape[1]
+    if sum(_area(line) for line in page.lines if line.photo) > _PHOTO_SHARE * area:
+        return Cut(pixels, (), "strips: not cut, the page is mostly a picture")
+    if len(page.lines) < 2:
+        return Cut(pixels, (), "strips: not cut, there are no white gaps")
+    if count is None:
+        count = int(area * scale**2 / TOKEN_PIXELS // _LEAST_TOKENS)
+    groups = _groups(page, min(max(count, 1), len(page.lines)))
+    if len(groups) < 2:
+        reason = "a table goes across it" if _tables(page.lines) else "it is small"
+        return Cut(pixels, (), f"strips: not cut, {reason}")
+    strips = tuple(_strip(_bounds(group, page), scale) for group in groups)
+    return _found(page, strips, f"strips: {len(strips)}")
+
+
+def cut_into_pieces(pixels: NDArray[np.uint8], most: int) -> Cut:
+    """A tall or wide picture in pieces of at most `most` pixels, at full size where that is enough.
+
+    Pieces end in gaps; where there is none, they overlap.
+    """
+    page = find_lines(pixels)
+    height, width = page.pixels.shape[:2]
+    tall = height >= width
+    length, across = (height, width) if tall else (width, height)
+    scale = min(1.0, math.sqrt(most / 2) / across)  # a piece is at least half as long as across
+    piece = most / (across * scale * scale) * 0.9
+    spans = list(_spans(_gaps_along(page, tall), length, piece))
+    strips = []
+    for start, end, overlaps in spans:
+        box = (0, start, width, end) if tall else (start, 0, end, height)
+        strips.append(replace(_strip(box, scale), overlaps=overlaps))
+    if len(strips) < 2:
+        return Cut(pixels, (), "strips: one piece is enough")
+    return _found(page, tuple(strips), f"strips: {len(strips)} pieces")
+
+
+def shown(cut: Cut, strip: Strip) -> NDArray[np.uint8]:
+    """A strip's pixels at its size [h, w, 3], with ground around where its shape differs."""
+    left, top, right, bottom = strip.box
+    part = cut.pixels[top:bottom, left:right]
+    height, width = part.shape[:2]
+    scale = min(strip.size[0] / width, strip.size[1] / height)
+    inner = max(1, round(width * scale)), max(1, round(height * scale))
+    edges = np.concatenate([part[0], part[-1], part[:, 0], part[:, -1]])
+    ground = tuple(int(value) for value in np.median(edges, axis=0))
+    canvas = PIL.Image.new("RGB", strip.size, ground)
+    image = PIL.Image.fromarray(np.ascontiguousarray(part))
+    resized = image.resize(inner, PIL.Image.Resampling.BICUBIC)
+    canvas.paste(resized, (0, (strip.size[1] - inner[1]) // 2))
+    return np.asarray(canvas)
+
+
+def _found(page: Page, strips: tuple[Strip, ...], reason: str) -> Cut:
+    turned = f", turned by {page.angle:g}°" if page.angle else ""
+    return Cut(page.pixels, strips, reason + turned, page.angle)
+
+
+def _line_strip(line: Line, page: Page, most: int) -> Strip:
+    """A line on a strip 32 px high, its letters about 22, or smaller where it is too long."""
+    height, width = page.pixels.shape[:2]
+    left, top, right, bottom = line.box
+    margin = round(_MARGIN * min(line.height, 1.5 * page.typical))
+    left, right = max(0, left - margin), min(width, right + margin)
+    scale = min(_LINE_HEIGHT / line.height, _MOST_ENLARGED, most / TOKEN_SIDE / (right - left))
+    middle, half = (top + bottom) / 2, max(line.height / 2, TOKEN_SIDE / 2 / scale)
+    # Not into the lines above and below.
+    half = min(half, line.height / 2 + 0.25 * page.typical)
+    top, bottom = max(0, math.floor(middle - half)), min(height, math.ceil(middle + half))
+    columns = max(1, min(math.ceil((right - left) * scale / TOKEN_SIDE), most // TOKEN_PIXELS))
+    return Strip((left, top, right, bottom), (columns * TOKEN_SIDE, TOKEN_SIDE))
+
+
+def _strip(box: Box, scale: float) -> Strip:
+    """A strip at a scale, its sides rounded up to whole tokens."""
+    left, top, right, bottom = box
+    sides = (math.ceil(side * scale / TOKEN_SIDE - 0.02) for side in (right - left, bottom - top))
+    width, height = (max(1, side) * TOKEN_SIDE for side in sides)
+    return Strip(box, (width, height))
+
+
+def _bounds(group: Sequence[Line], page: Page) -> Box:
+    """The box of lines with some ground around."""
+    height, width = page.pixels.shape[:2]
+    margin = round(_MARGIN * page.typical)
+    across = round(_MARGIN * page.typical / 2)
+    return (
+        max(0, min(line.box[0] for line in group) - margin),
+        max(0, min(line.box[1] for line in group) - across),
+        min(width, max(line.box[2] for line in group) + margin),
+        min(height, max(line.box[3] for line in group) + across),
+    )
+
+
+def _groups(page: Page, count: int) -> list[list[Line]]:
+    """Lines in reading order, cut into about `count` groups of equal area at the widest gaps."""
+    lines, tables = page.lines, _tables(page.lines)
+    count = min(count, MOST_STRIPS)
+    target = sum(_area(line) for line in lines) / count
+    groups: list[list[Line]] = [[]]
+    filled = 0.0
+    for number, line in enumerate(lines):
+        groups[-1].append(line)
+        filled += _area(line)
+        if number + 1 == len(lines):
+            break
+        if lines[number + 1].column != line.column:
+            groups.append([])
+            filled = 0.0
+        elif number not in tables and filled >= (1 - _STRETCH) * target:
+            ahead = _ahead(lines, number, tables, (1 + _STRETCH) * target - filled)
+            if _gap(lines, number) >= max(ahead, default=0):
+                groups.append([])
+                filled = 0.0
+    return groups
+
+
+def _ahead(lines: Sequence[Line], number: int, tables: set[int], area: float) -> list[int]:
+    """The gaps after the next lines, as far as the cut may move."""
+    found: list[int] = []
+    for later in range(number + 1, len(lines) - 1):
+        area -= _area(lines[later])
+        if area < 0 or lines[later].column != lines[number].column:
+            break
+        if later not in tables:
+            found.append(_gap(lines, later))
+    return found
+
+
+def _gap(lines: Sequence[Line], number: int) -> int:
+    return lines[number + 1].box[1] - lines[number].box[3]
+
+
+def _tables(lines: Sequence[Line]) -> set[int]:
+    """Numbers of lines after which a table goes on: three lines or more with gaps in one place."""
+    pairs = [
+        number
+        for number, (a, b) in enumerate(pairwise(lines))
+        if a.column == b.column
+        and any(x < d and c < y for x, y in a.gaps for c, d in b.gaps)
+        and _gap(lines, number) < 3 * max(a.height, b.height)
+    ]
+    found = set(pairs)
+    return {n for n in found if n - 1 in found or n + 1 in found}
+
+
+def _area(line: Line) -> float:
+    return (line.box[2] - line.box[0] + line.height) * 1.5 * line.height
+
+
+def _gaps_along(page: Page, tall: bool) -> list[tuple[int, int]]:
+    """Gaps between print along a picture: (start, end) in pixels."""
+    spans = sorted(
+        (line.box[1], line.box[3]) if tall else (line.box[0], line.box[2]) for line in page.lines
+    )
+    gaps, reached = [], 0
+    for start, end in spans:
+        if start > reached:
+            gaps.append((reached, start))
+        reached = max(reached, end)
+    return gaps
+
+
+def _spans(
+    gaps: Sequence[tuple[int, int]], length: int, piece: float
+) -> Iterator[tuple[int, int, bool]]:
+    """Pieces as (start, end, overlaps) that end in the widest gap near their end."""
+    start, overlaps = 0, False
+    while length - start > piece:
+        wanted = [
+            (b - a, (a + b) // 2)
+            for a, b in gaps
+            if start + piece / 2 < (a + b) / 2 <= start + piece
+        ]
+        if wanted:
+            widest = max(width for width, _ in wanted)
+            end = max(middle for width, middle in wanted if width >= widest / 2)
+            yield start, end, overlaps
+            start, overlaps = end, False
+        else:
+            end = round(start + piece)
+            yield start, end, overlaps
+            start, overlaps = round(end - _OVERLAP * piece), True
+    yield start, length, overlaps
