@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import PIL.Image
@@ -96,7 +96,7 @@ def cut_into_strips(pixels: NDArray[np.uint8], scale: float, count: int | None =
         return Cut(pixels, (), "strips: not cut, there are no white gaps")
     if count is None:
         count = int(area * scale**2 / TOKEN_PIXELS // _LEAST_TOKENS)
-    groups = _groups(page, min(max(count, 1), len(page.lines)))
+    groups = _groups(page, min(max(count, 1), MOST_STRIPS, len(page.lines)))
     if len(groups) < 2:
         reason = "a table goes across it" if _tables(page.lines) else "it is small"
         return Cut(pixels, (), f"strips: not cut, {reason}")
@@ -184,37 +184,40 @@ def _bounds(group: Sequence[Line], page: Page) -> Box:
 
 def _groups(page: Page, count: int) -> list[list[Line]]:
     """Lines in reading order, cut into about `count` groups of equal area at the widest gaps."""
-    lines, tables = page.lines, _tables(page.lines)
-    count = min(count, MOST_STRIPS)
-    target = sum(_area(line) for line in lines) / count
-    groups: list[list[Line]] = [[]]
-    filled = 0.0
-    for number, line in enumerate(lines):
-        groups[-1].append(line)
-        filled += _area(line)
-        if number + 1 == len(lines):
-            break
-        if lines[number + 1].column != line.column:
-            groups.append([])
-            filled = 0.0
-        elif number not in tables and filled >= (1 - _STRETCH) * target:
-            ahead = _ahead(lines, number, tables, (1 + _STRETCH) * target - filled)
-            if _gap(lines, number) >= max(ahead, default=0):
-                groups.append([])
-                filled = 0.0
+    tables = _tables(page.lines)
+    whole = sum(map(_area, page.lines))
+    groups: list[list[Line]] = []
+    first = 0
+    for _, lines in groupby(page.lines, lambda line: line.column):
+        column = list(lines)
+        inside = {number - first for number in tables}
+        share = sum(map(_area, column)) / whole
+        groups += _divided(column, max(1, round(count * share)), inside, page.typical)
+        first += len(column)
     return groups
 
 
-def _ahead(lines: Sequence[Line], number: int, tables: set[int], area: float) -> list[int]:
-    """The gaps after the next lines, as far as the cut may move."""
-    found: list[int] = []
-    for later in range(number + 1, len(lines) - 1):
-        area -= _area(lines[later])
-        if area < 0 or lines[later].column != lines[number].column:
+def _divided(
+    lines: Sequence[Line], count: int, inside: set[int], typical: float
+) -> Iterator[list[Line]]:
+    """The lines of a column in `count` groups. `inside`: numbers after which no cut is made."""
+    start, left = 0, sum(map(_area, lines))
+    for groups in range(count, 1, -1):
+        target, filled = left / groups, 0.0
+        best: tuple[float, float, int, float] | None = None
+        for number in range(start, len(lines) - 1):
+            filled += _area(lines[number])
+            if filled > (1 + _STRETCH) * target and best is not None:
+                break
+            if number in inside or filled < (1 - _STRETCH) * target:
+                continue
+            wide = round(2 * _gap(lines, number) / typical)
+            best = max(best or (-1.0, 0.0, 0, 0.0), (wide, -abs(filled - target), number, filled))
+        if best is None:
             break
-        if later not in tables:
-            found.append(_gap(lines, later))
-    return found
+        yield list(lines[start : best[2] + 1])
+        start, left = best[2] + 1, left - best[3]
+    yield list(lines[start:])
 
 
 def _gap(lines: Sequence[Line], number: int) -> int:
