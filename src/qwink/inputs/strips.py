@@ -16,7 +16,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from qwink.inputs.budget import TOKEN_PIXELS, TOKEN_SIDE
-from qwink.inputs.lines import Line, Page, find_lines
+from qwink.inputs.lines import Line, Page, find_lines, is_one_line
 from qwink.types import Task
 
 Box = tuple[int, int, int, int]
@@ -75,10 +75,13 @@ def transcribes(task: Task, question: str, defaults: Sequence[str]) -> bool:
 
 def cut_into_lines(pixels: NDArray[np.uint8], most: int) -> Cut:
     """A strip for each line, for models that read one line. `most`: pixels of a strip."""
+    whole = Cut(pixels, (), "strips: one line, nothing to cut")
+    if is_one_line(pixels):
+        return whole
     page = find_lines(pixels)
     lines = [line for line in page.lines if not line.photo]
     if len(lines) < 2:
-        return Cut(pixels, (), "strips: one line, nothing to cut")
+        return whole
     strips = tuple(_line_strip(line, page, most) for line in lines)
     return _found(page, strips, f"strips: {len(strips)} lines")
 
