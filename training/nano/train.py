@@ -89,7 +89,7 @@ class TrainingRun:
         """Goes on from `path` if it is there, else begins, perhaps with exported `weights`."""
         torch.manual_seed(0)
         config = NanoConfig()
-        self.path = path
+        self.path, self.mixed = path, mixed
         self.nano = (restore(weights).train() if weights else Nano(config)).to(device)
         self.teacher = Teacher(config, data.SLOTS, len(data.SYMBOLS)).to(device)
         self.parameters = [*self.nano.parameters(), *self.teacher.parameters()]
@@ -125,7 +125,7 @@ class TrainingRun:
 
     def update(self, batch: data.Batch, rate: float, extra: Tensor) -> Tensor:
         """One optimizer step; returns the averages of `extra` and of the step's figures."""
-        with torch.autocast(batch.ids.device.type, torch.bfloat16):
+        with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.mixed):
             loss, teacher_loss, right, exact = losses(self.nano, self.teacher, batch)
         (loss + teacher_loss).backward()  # type: ignore[no-untyped-call]
         found = [loss.item(), teacher_loss.item(), right.sum(), len(right), exact.sum(), len(exact)]
@@ -158,7 +158,8 @@ def train(rank: int, args: argparse.Namespace) -> None:
             model.RMSNorm.forward, dynamic=True
         )
     args.out.mkdir(parents=True, exist_ok=True)
-    run = TrainingRun(args.out / "last.pt", args.device, args.rate, args.start)
+    path = args.out / "last.pt"
+    run = TrainingRun(path, args.device, args.rate, args.start, mixed=not args.float32)
     total = 60 * args.minutes
     progress = torch.tensor(run.spent / total)
     progress.share_memory_()  # type: ignore[no-untyped-call]
@@ -223,6 +224,11 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--port", type=int, default=29517)
+    parser.add_argument(
+        "--float32",
+        action="store_true",
+        help="for processors without bfloat16 instructions, which are slow with it",
+    )
     parser.add_argument("--fuse", action="store_true", help="compile the elementwise operations")
     args = parser.parse_args()
     if args.processes == 1:

@@ -120,8 +120,17 @@ def summary(results: Sequence[Result]) -> Ways:
         return summarise([getattr(result.timings, name) for result in results])
 
     usage = results[0].usage
-    names = ("first_token_ms", "total_ms", "encode_ms", "prefill_ms", "generate_ms", "num_steps")
-    return Ways(*map(of, names), usage.completion_tokens, usage.image_tokens, usage.prompt_tokens)
+    return Ways(
+        of("first_token_ms"),
+        of("total_ms"),
+        of("encode_ms"),
+        of("prefill_ms"),
+        of("generate_ms"),
+        of("num_steps"),
+        usage.completion_tokens,
+        usage.image_tokens,
+        usage.prompt_tokens,
+    )
 
 
 def main() -> None:
