@@ -85,8 +85,19 @@ def average_gradients(parameters: list[nn.Parameter], extra: Tensor) -> Tensor:
 class TrainingRun:
     """Models, optimizers and counters of one training run, and its checkpoint."""
 
-    def __init__(self, path: Path, device: str, rate: float, weights: Path | None = None) -> None:
-        """Goes on from `path` if it is there, else begins, perhaps with exported `weights`."""
+    def __init__(
+        self,
+        path: Path,
+        device: str,
+        rate: float,
+        weights: Path | None = None,
+        *,
+        mixed: bool = True,
+    ) -> None:
+        """Goes on from `path` if it is there, else begins, perhaps with exported `weights`.
+
+        `mixed`: multiply in bfloat16.
+        """
         torch.manual_seed(0)
         config = NanoConfig()
         self.path, self.mixed = path, mixed
