@@ -25,8 +25,13 @@ LOG_EVERY = 100
 LONGEST_STEP = 4.0  # seconds counted for one step at most, so that pauses do not count
 
 
-def optimizers(nano: Nano, teacher: Teacher, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices, AdamW for everything else."""
+def optimizers(
+    nano: Nano, teacher: Teacher, rate: float, *, muon: bool = True
+) -> list[torch.optim.Optimizer]:
+    """Muon for the hidden matrices, AdamW for everything else; without `muon`, AdamW for all.
+
+    PyTorch's Muon multiplies in bfloat16, whatever the parameters' type.
+    """
     hidden, other, plain = [], [], []
     for name, parameter in [*nano.named_parameters(), *teacher.named_parameters()]:
         if parameter.ndim == 2 and "embed" not in name and not name.startswith("heads"):
@@ -35,10 +40,15 @@ def optimizers(nano: Nano, teacher: Teacher, rate: float) -> list[torch.optim.Op
             other.append(parameter)
         else:
             plain.append(parameter)
+    if not muon:
+        other, hidden = [*other, *hidden], []
     groups = [{"params": other, "weight_decay": 0.02}, {"params": plain, "weight_decay": 0.0}]
+    adam = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
+    if not muon:
+        return [adam]
     return [
         torch.optim.Muon(hidden, lr=rate, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98)),
+        adam,
     ]
 
 
@@ -96,7 +106,7 @@ class TrainingRun:
     ) -> None:
         """Goes on from `path` if it is there, else begins, perhaps with exported `weights`.
 
-        `mixed`: multiply in bfloat16.
+        `mixed`: multiply in bfloat16, and use Muon.
         """
         torch.manual_seed(0)
         config = NanoConfig()
@@ -104,7 +114,7 @@ class TrainingRun:
         self.nano = (restore(weights).train() if weights else Nano(config)).to(device)
         self.teacher = Teacher(config, data.SLOTS, len(data.SYMBOLS)).to(device)
         self.parameters = [*self.nano.parameters(), *self.teacher.parameters()]
-        self.optimizers = optimizers(self.nano, self.teacher, rate)
+        self.optimizers = optimizers(self.nano, self.teacher, rate, muon=mixed)
         self.step, self.seen, self.spent = 0, 0, 0.0
         if path.exists():
             self.load(device)

@@ -96,9 +96,12 @@ def ink(pixels: NDArray[np.uint8]) -> Mask:
     # A tile full of bold print is taken for ground: the tiles around decide.
     around = np.pad(ground, ((1, 1), (1, 1), (0, 0)), mode="edge")
     near = [around[y : y + rows, x : x + cols] for y in range(3) for x in range(3)]
-    ground = np.median(np.stack(near), axis=0).astype(np.int16)
+    ground = np.median(np.stack(near), axis=0).astype(np.uint8)
     whole = np.repeat(np.repeat(ground, _TILE, 0), _TILE, 1)[:height, :width]
-    difference = np.abs(pixels.astype(np.int16) - whole).max(axis=2)
+    difference = np.zeros((height, width), np.uint8)
+    for channel in range(3):
+        one, other = pixels[..., channel], whole[..., channel]
+        np.maximum(difference, np.maximum(one, other) - np.minimum(one, other), out=difference)
     strong = float(np.percentile(difference[::3, ::3], 99.5))
     mask: Mask = difference > max(_LEAST_CONTRAST, 0.35 * strong)
     return _without_specks(mask)
@@ -333,12 +336,18 @@ def _opened(mask: Mask, length: int) -> Mask:
     """The parts of columns that have ink without a gap for at least so many rows."""
     if mask.shape[0] < length:
         return np.zeros_like(mask)
-    sums = np.cumsum(np.pad(mask, ((1, 0), (0, 0))), axis=0, dtype=np.int32)
-    starts = sums[length:] - sums[:-length] == length  # [H - length + 1, W]
-    changes = np.zeros((mask.shape[0] + 1, mask.shape[1]), np.int32)
-    changes[: len(starts)] += starts
-    changes[length : length + len(starts)] -= starts
-    return np.asarray(np.cumsum(changes, axis=0)[:-1] > 0)
+    found, reach = mask, 1
+    while reach < length:  # where runs of `reach` rows begin
+        step = min(reach, length - reach)
+        found, reach = found[:-step] & found[step:], reach + step
+    reach = 1
+    while reach < length:  # the rows of these runs
+        step = min(reach, length - reach)
+        grown = np.zeros((len(found) + step, mask.shape[1]), np.bool_)
+        grown[:-step] = found
+        grown[step:] |= found
+        found, reach = grown, reach + step
+    return found
 
 
 def _reduced(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:

@@ -24,7 +24,7 @@ from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.strips import CutPage, PageCutter
 from qwink.runtime.turns import Turns
-from qwink.types import Message, SamplingParams
+from qwink.types import Message, SamplingParams, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,14 @@ class RequestMaker:
             own = replace(made, messages=turns.messages, images=replace(made.images, strips="off"))
             request = yield from self._whole(own, watch.again(), cancelled)
             strips.append(ReadStrip(request, turns.overlaps))
-        return replace(strips[0].request, watch=watch, warnings=page.warnings, strips=tuple(strips))
+        return replace(
+            strips[0].request,
+            watch=watch,
+            warnings=page.warnings,
+            strips=tuple(strips),
+            max_tokens=_most_tokens(made, page.task, len(strips)),
+            cut_reason=CUT_BY_LIMIT,
+        )
 
     def _whole(
         self, made: MadeOf, watch: Stopwatch, cancelled: Callable[[], bool]
@@ -159,6 +166,15 @@ class RequestMaker:
             shape=shape,
             another=sequence,
         )
+
+
+def _most_tokens(made: MadeOf, task: Task, num_strips: int) -> int:
+    """Of the whole answer. By default each strip may take as many as a picture does."""
+    asked = made.sampling
+    if not isinstance(asked, AskedSampling):
+        return asked.max_tokens
+    most = asked.for_task(task).max_tokens
+    return most if "max_tokens" in asked.given else most * num_strips
 
 
 def _obstacle(made: MadeOf) -> str | None:
