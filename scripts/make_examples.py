@@ -24,7 +24,7 @@ def receipt() -> PIL.Image.Image:
     image = PIL.Image.new("RGB", (360, 420), "#f8f5ee")
     draw = PIL.ImageDraw.Draw(image)
     draw.text((180, 24), "Harbour Cafe", INK, font(30), "ma")
-    draw.text((180, 66), "Pier 4", INK, font(22), "ma")
+    draw.text((180, 66), "Quay 17", INK, font(22), "ma")
     draw.line([(24, 106), (336, 106)], INK, 2)
     y = 124
     for item, price in ITEMS:

@@ -41,7 +41,7 @@ def test_lines_become_strips_of_one_row_of_tokens() -> None:
     cut = cut_into_lines(text_page(9), 50_176)
     lines = [strip for strip in cut.strips if strip.joint == "\n"]
     assert len(lines) == 9
-    assert cut.reason == f"strips: {len(cut.strips)} lines"
+    assert cut.reason == f"strips: 9 lines in {len(cut.strips)} parts"
     assert [strip.size[1] for strip in cut.strips] == [32] * len(cut.strips)
     for strip in cut.strips:
         pixels = shown(cut, strip)

@@ -95,7 +95,8 @@ def cut_into_lines(pixels: NDArray[np.uint8], most: int) -> Cut:
         for line in lines
         for number, part in enumerate(_short(line, page.typical))
     )
-    return _found(page, strips, f"strips: {len(strips)} lines")
+    parts = f" in {len(strips)} parts" if len(strips) > len(lines) else ""
+    return _found(page, strips, f"strips: {len(lines)} lines{parts}")
 
 
 def cut_into_strips(pixels: NDArray[np.uint8], scale: float, count: int | None = None) -> Cut:
