@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 from typing import Any
 
+import PIL.Image
 import pytest
 from playwright.sync_api import expect
 
+from qwink.server.page import STATIC
 from tests.page.conftest import MakeVisit
-from tests.page.visit import Visit, axe_source, line, receipt, shapes
+from tests.page.visit import Visit, axe_source, file_of, line, receipt, shapes
 from tests.server.process import Server
 
 PHONE = {"width": 390, "height": 844}
@@ -26,6 +29,14 @@ MARKDOWN = """# Invoice
 | item | price |
 |---|---:|
 | Tea \\| green | 4.50 |
+
+<table><tr><th colspan="2" onclick="window.hacked = 4">HTML</th></tr>
+<tr><td style="color: red">a</td><td align="center">b<script>window.hacked = 5</script></td></tr>
+</table>
+
+$E = mc^2$ costs $5 and $6.
+
+$$\\frac{1}{2}$$
 
 1. one
    - inner
@@ -92,9 +103,18 @@ def test_markdown_is_shown_and_nothing_in_it_runs(visit: Visit) -> None:
     turn = visit.answered()
     text = turn.locator(".text")
     expect(text.locator("h3")).to_have_text("Invoice")
-    expect(text.locator("td")).to_have_text(["Tea | green", "4.50"])
+    expect(text.locator("td")).to_have_text(["Tea | green", "4.50", "a", "bwindow.hacked = 5"])
+    assert text.locator("td").nth(1).get_attribute("align") == "right"
+    assert text.locator("th").nth(2).get_attribute("colspan") == "2"
+    assert text.locator("[onclick], [style*=red]").count() == 0
+    expect(text.locator("math")).to_have_count(2)
+    expect(text).to_contain_text("costs $5 and $6.")
     expect(text.locator("ol > li > ul > li")).to_have_text("inner")
-    expect(text.locator("pre code")).to_have_text("<b>code</b>")
+    expect(text.locator("pre code")).to_have_text("<b>code</b>\n")
+    visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    text.locator(".code").get_by_role("button", name="Copy").click()
+    expect(text.get_by_role("button", name="Copied")).to_be_visible()
+    assert visit.page.evaluate("navigator.clipboard.readText()") == "<b>code</b>"
     for name, words in (("strong", "Total"), ("em", "due"), ("s", "43"), ("blockquote", "said")):
         expect(text.locator(name)).to_have_text(words)
     expect(text).to_contain_text("<script>window.hacked = 1</script>")
@@ -194,13 +214,90 @@ def test_a_phone(visit_of: MakeVisit, server: Server) -> None:
     visit.shoot("phone")
 
 
+def test_libraries_are_what_their_list_says() -> None:
+    vendor = STATIC / "vendor"
+    listed = json.loads((vendor / "vendor.json").read_text())
+    for one in listed:
+        content = (vendor / one["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == one["sha256"], one["file"]
+        assert (vendor / f"LICENSE.{one['package']}").is_file()
+    others = {path.name for path in vendor.iterdir()} - {one["file"] for one in listed}
+    assert others == {"vendor.json", *(f"LICENSE.{one['package']}" for one in listed)}
+
+
+JSON = {"shop": "Tea house", "items": [{"name": "Tea", "price": 4.5}, {"name": "Cake", "price": 3}]}
+
+
+def test_json_as_a_table_and_a_tree(visit: Visit) -> None:
+    visit.answer_with(f"```json\n{json.dumps(JSON)}\n```")
+    visit.ask("List the items.")
+    shown = visit.answered().locator(".json")
+    expect(shown.locator("th")).to_have_text(["name", "price"])
+    expect(shown.locator("td")).to_have_text(["Tea", "4.5", "Cake", "3"])
+    shown.get_by_role("button", name="Tree").click()
+    expect(shown.locator(".tree > ul > li").first).to_have_text("shop Tea house")
+    shown.get_by_text("2 items").click()
+    shown.get_by_text("1 2 fields").click()
+    expect(shown.locator(".tree")).to_contain_text("name Tea")
+    visit.shoot("json")
+
+
+def test_labels_lie_inside_the_picture_and_do_not_overlap(visit: Visit) -> None:
+    found = [{"bbox_2d": [0, 0, 30, 30], "label": f"a long label {n}"} for n in range(3)]
+    found.append({"point_2d": [999, 999], "label": "corner"})
+    visit.answer_with(json.dumps(found))
+    visit.pick(file_of(PIL.Image.new("RGB", (3000, 60), "#ccc")))
+    visit.ask("Locate.")
+    turn = visit.answered()
+    stage = turn.locator(".boxes-stage").bounding_box()
+    assert stage is not None
+    assert stage["height"] >= 150  # high enough for labels
+    places = [tag.bounding_box() for tag in turn.locator(".tag").all()]
+    for number, one in enumerate(places):
+        assert one is not None
+        assert stage["x"] - 1 <= one["x"]
+        assert one["x"] + one["width"] <= stage["x"] + stage["width"] + 1
+        for other in places[:number]:
+            assert other is not None
+            apart = one["x"] >= other["x"] + other["width"] - 1
+            assert apart or abs(one["y"] - other["y"]) >= one["height"] - 1
+    turn.locator(".found li").first.hover()
+    expect(turn.locator(".boxes-layer rect").first).to_have_class(re.compile("lit"))
+
+
+def test_a_picture_is_enlarged_zoomed_and_moved(visit: Visit) -> None:
+    visit.answer_with(json.dumps(FOUND))
+    visit.pick(shapes())
+    visit.ask("Locate.")
+    visit.answered().get_by_role("button", name="Enlarge", exact=True).click()
+    page = visit.page
+    viewer = page.locator("dialog.viewer")
+    scale, frame = viewer.locator("output"), viewer.locator(".viewer-frame")
+    before = scale.text_content()
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    expect(scale).not_to_have_text(before or "")
+    at = frame.evaluate("one => one.scrollLeft")
+    box = frame.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 300, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 150)
+    page.mouse.up()
+    assert frame.evaluate("one => one.scrollLeft") == pytest.approx(at + 100, abs=2)
+    visit.shoot("viewer")
+    page.keyboard.press("Escape")
+    expect(viewer).to_have_count(0)
+
+
 def test_size_and_security_headers_of_the_page(visit: Visit, server: Server) -> None:
     visit.page.click("#language")
     expect(visit.page.locator("html")).to_have_attribute("lang", "zh-Hans")
     own = {r.url for r in visit.requests if "/static/" in r.url or r.url == f"{server.address}/"}
     bodies = {url: server.http.get(url) for url in own}
-    assert sum(len(response.content) for response in bodies.values()) < 120_000
-    assert sum(len(gzip.compress(response.content)) for response in bodies.values()) < 45_000
+    assert sum(len(gzip.compress(response.content)) for response in bodies.values()) < 120_000
+    everything = (path.read_bytes() for path in STATIC.rglob("*") if path.is_file())
+    assert sum(len(gzip.compress(content)) for content in everything) < 400_000
     for url, response in bodies.items():
         policy = response.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")

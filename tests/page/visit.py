@@ -76,11 +76,13 @@ class Visit:
         self.page, self.address = page, address
         self.errors: list[str] = []
         self.requests: list[Request] = []
+        self.failed: list[str] = []  # addresses of requests without a response
         self.may_fail = False  # whether requests may fail; the browser logs each as an error
         page.set_default_timeout(PATIENCE_MS)
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.context.on("request", lambda request: self.requests.append(request))
+        page.context.on("requestfailed", lambda request: self.failed.append(request.url))
 
     def _on_console(self, message: ConsoleMessage) -> None:
         of_network = message.text.startswith("Failed to load resource")

@@ -32,6 +32,7 @@ from qwink.server.logs import AccessLog, failure_response
 from qwink.server.options import ServerOptions
 from qwink.server.page import STATIC, Page
 from qwink.server.pictures import Pictures
+from qwink.server.previews import preview_routes
 from qwink.server.response_schema import ResponseRequest
 from qwink.server.responses import response_routes
 from qwink.server.schema import ChatRequest
@@ -71,6 +72,7 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     app.include_router(response_routes(answering))
     app.include_router(budget_routes(service, token_times))
     app.include_router(image_routes(service))
+    app.include_router(preview_routes(service))
     app.include_router(file_routes(runner, options))
     app.include_router(job_routes(runner))
     _add_status_routes(app, service)

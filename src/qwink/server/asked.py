@@ -82,7 +82,7 @@ class Asked:
     """A checked request. With `continue_final`, the answer continues the assistant's last turn.
 
     `prediction` is a text that the client expects the answer to resemble. `shape_place` is the
-    field of the request that asks for the shape of the answer.
+    field of the request that asks for the shape of the answer. A `flex` request lets others pass.
     """
 
     model: str
@@ -97,6 +97,7 @@ class Asked:
     count: int = 1  # of answers
     shape_place: str = ""
     tools: tuple[Tool, ...] = ()
+    flex: bool = False
 
     @property
     def shape(self) -> Shape | None:

@@ -76,6 +76,7 @@ def asked_of(
         warnings=(*warnings, *template_limits(request.messages)),
         count=request.n or 1,
         tools=tools.described,
+        flex=request.service_tier == "flex",
     )
 
 

@@ -60,7 +60,8 @@ class Exchange:
         self._results: list[Result] = []
         # A request of a batch has until the batch expires.
         background: float | None = http.scope.get(BACKGROUND)
-        self._background = background is not None
+        self._of_batch = background is not None
+        self._flex = False
         timeout = self._service.options.request_timeout
         self._deadline = time.monotonic() + timeout if background is None else background
         self.vlm = self._service.vlm
@@ -95,9 +96,10 @@ class Exchange:
         service = self._service
         body, stream = body_of(self._http.scope), asked.stream
         count = asked.count
-        if not self._background:
-            service.admit(count)
-            service.num_active += count
+        self._flex = asked.flex
+        if not self._of_batch:
+            service.admit(count, asked.flex)
+            self._count_active(count)
         end = partial(self._end, count)
         streaming = False
         try:
@@ -120,8 +122,14 @@ class Exchange:
                 end()
 
     def _end(self, count: int) -> None:
-        if not self._background:
-            self._service.num_active -= count
+        if not self._of_batch:
+            self._count_active(-count)
+
+    def _count_active(self, count: int) -> None:
+        if self._flex:
+            self._service.num_flex += count
+        else:
+            self._service.num_active += count
 
     async def _prepare(self, asked: Asked) -> Question:
         """Raises DeadlineExceeded. Nothing goes on once it is cancelled or late."""
@@ -140,7 +148,8 @@ class Exchange:
             raise DeadlineExceeded("the pictures took too long to prepare") from None
         finally:
             stopped.set()
-        question.deadline, question.background = self._deadline, self._background
+        question.deadline = self._deadline
+        question.background = self._of_batch or self._flex
         return question
 
     def _prepare_steps(
@@ -176,7 +185,7 @@ class Exchange:
         self._results.append(result)
         self._service.metrics.count_answer(result)
         self._token_times.add(result)
-        if not self._background:
+        if not (self._of_batch or self._flex):
             self._service.record_duration(result.timings.total_ms / 1e3)
         usage = total_usage(self._results)
         self._record.details |= {

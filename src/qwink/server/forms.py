@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from fastapi import Request
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from qwink.server.failures import Failure
@@ -28,6 +28,18 @@ async def read_form(http: Request) -> FormData:
     except (MultiPartException, KeyError) as error:
         reason = getattr(error, "message", "it has no boundary")
         raise Failure(400, f"the form cannot be read: {reason}", "invalid_form") from None
+
+
+async def content_of(http: Request) -> bytes:
+    """The body, or the file of a form. Raises Failure for a form without a file."""
+    if not is_form(http):
+        return bytes(body_of(http.scope).take())
+    file = (await read_form(http)).get("file")
+    if not isinstance(file, UploadFile):
+        raise Failure(
+            400, "the form has no file; send it in the field 'file'", "missing_field", "file"
+        )
+    return await file.read()
 
 
 class _InMemoryParser(MultiPartParser):

@@ -6,11 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from starlette.datastructures import UploadFile
 
 from qwink.server.failures import Failure
-from qwink.server.forms import is_form, read_form
-from qwink.server.limits import body_of
+from qwink.server.forms import content_of
 from qwink.server.service import ModelService
 from qwink.server.uploads import Upload
 
@@ -30,7 +28,7 @@ def image_routes(service: ModelService) -> APIRouter:
         refer to the picture by giving the returned `id` as `image_url.url`. The id is
         `qwink:sha256:` and the SHA-256 of the file.
         """
-        content = await _content(http)
+        content = await content_of(http)
         found = await service.work(service.uploads.add, content)
         return JSONResponse(_document(found))
 
@@ -54,17 +52,6 @@ def image_routes(service: ModelService) -> APIRouter:
         return Response(status_code=404 if upload is None else 200)
 
     return router
-
-
-async def _content(http: Request) -> bytes:
-    if not is_form(http):
-        return bytes(body_of(http.scope).take())
-    file = (await read_form(http)).get("file")
-    if not isinstance(file, UploadFile):
-        raise Failure(
-            400, "the form has no file; send it in the field 'file'", "missing_field", "file"
-        )
-    return await file.read()
 
 
 def _document(upload: Upload) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class _EngineCollector(Collector):
         yield _gauge(
             "qwink_active",
             "Chat requests being prepared, waiting or running.",
-            self._service.num_active,
+            self._service.num_answers,
         )
         generated = CounterMetricFamily("qwink_generated_tokens", "Tokens generated.")
         generated.add_metric([], scheduler.num_generated)

@@ -13,7 +13,8 @@ STATIC = Path(__file__).parent / "static"
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -28,6 +29,7 @@ _KINDS = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
 }
 
 
@@ -39,5 +41,6 @@ class Page(StaticFiles):
         response.headers.update(HEADERS)
         kind = _KINDS.get(Path(full_path).suffix)
         if kind and response.status_code == 200:
-            response.headers["Content-Type"] = f"{kind}; charset=utf-8"
+            binary = kind.startswith("font/")
+            response.headers["Content-Type"] = kind if binary else f"{kind}; charset=utf-8"
         return response

@@ -49,7 +49,7 @@ class ResponseFormatter:
             "prompt_cache_key": request.prompt_cache_key,
             "reasoning": {"effort": None, "summary": None},
             "safety_identifier": request.safety_identifier,
-            "service_tier": "default",
+            "service_tier": "flex" if request.service_tier == "flex" else "default",
             "store": False,
             "temperature": sampling.temperature,
             "text": {"format": (request.text and request.text.format) or {"type": "text"}},

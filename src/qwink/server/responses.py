@@ -59,6 +59,7 @@ def asked_of(request: ResponseRequest, warnings: list[str], defaults: SamplingPa
         num_logprobs=(request.top_logprobs or 0) if request.include else None,
         continue_final=continued,
         warnings=(*warnings, *template_limits(messages)),
+        flex=request.service_tier == "flex",
     )
 
 

@@ -149,7 +149,7 @@ async def _close(
     ended = asyncio.create_task(service.ended.wait())
     await asyncio.wait({signalled, ended}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
-        say(f"qwink: stopping; answers still running: {service.num_active}")
+        say(f"qwink: stopping; answers still running: {service.num_answers}")
         await service.drain(stop_now)
     elif service.loaded:
         await asyncio.sleep(_FAILED_S)

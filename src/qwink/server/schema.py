@@ -52,9 +52,6 @@ COMMON_UNSUPPORTED = {
         among("in_memory"),
         _ONE,
     ),
-    "service_tier": Unsupported(
-        'there is one tier; write "auto" or leave it out', among("auto", "default"), _ONE
-    ),
     "store": Unsupported(
         "this server stores no answers; write false or leave it out", among(False), _ONE
     ),
@@ -168,6 +165,9 @@ class AnswerRequest(Lenient):
     ) = Field(None, description="Whether a page is cut into strips that are read together.")
 
     stream_options: StreamOptions | None = None
+    service_tier: Literal["auto", "default", "flex"] | None = Field(
+        None, description="flex: other requests come first, and a slot is left to them."
+    )
 
     # Accepted because they do not change the answer.
     user: str | None = None

@@ -44,7 +44,8 @@ class ModelService:
         self.draining = False
         self.arriving = Patience()  # bodies: ended when the drain begins
         self.preparing = Patience()  # pictures: ended with the grace
-        self.num_active = 0  # answers that are admitted and not yet ended
+        # Answers that are admitted and not yet ended, and those that let others pass.
+        self.num_active = self.num_flex = 0
         self.ended = asyncio.Event()  # set when the model failed to load or the engine stopped
         self._load = load
         self._vlm: VLM | None = None
@@ -119,6 +120,11 @@ class ModelService:
             await asyncio.sleep(0.05)
 
     @property
+    def num_answers(self) -> int:
+        """Answers that are admitted and not yet ended, without those of batches."""
+        return self.num_active + self.num_flex
+
+    @property
     def live_waits(self) -> bool:
         """Whether a request that is not in the background has no token yet."""
         return self.num_active > self.vlm.scheduler.num_live_running
@@ -133,9 +139,9 @@ class ModelService:
         rounds = 1 + self.num_active / self.options.max_running
         return min(60, max(1, math.ceil(rounds * self._seconds_per_answer / 2)))
 
-    def admit(self, count: int = 1) -> None:
+    def admit(self, count: int = 1, flex: bool = False) -> None:
         """Raises Overloaded unless there is room for `count` answers of one request, and Failure
-        if there never is.
+        if there never is. Flex requests have as much room of their own.
 
         One more than `max_running` + `max_waiting` may be active, so that it is prepared meanwhile.
         """
@@ -143,7 +149,7 @@ class ModelService:
         if count > max(1, room):
             message = f"n is {count}, and this server runs and queues {room} answers; lower it"
             raise Failure(400, message, "invalid_value", "n")
-        if self.num_active + count > room + 1:
+        if (self.num_flex if flex else self.num_active) + count > room + 1:
             raise Overloaded("too many requests are running or waiting")
 
     def record_duration(self, seconds: float) -> None:
@@ -205,13 +211,13 @@ class ModelService:
         while self.loading and time.monotonic() < patience and not stop_now.is_set():
             await asyncio.sleep(0.05)
         deadline = time.monotonic() + self.options.grace
-        while self.num_active and time.monotonic() < deadline and not stop_now.is_set():
+        while self.num_answers and time.monotonic() < deadline and not stop_now.is_set():
             await asyncio.sleep(0.05)
         for events in self._streams:
             events.put(shutting_down())
         self.preparing.end()
         deadline = time.monotonic() + 2
-        while self.num_active and time.monotonic() < deadline:
+        while self.num_answers and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:

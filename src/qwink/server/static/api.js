@@ -55,6 +55,18 @@ export async function upload(blob, signal) {
   return (await (await call('/v1/images', { method: 'POST', headers, body: await blob.arrayBuffer(), signal })).json()).id;
 }
 
+/** Small pictures of a file's pages or frames. `options`: { first, count, side }. */
+export async function preview(file, options) {
+  const headers = { 'Content-Type': 'application/octet-stream' };
+  return (await call(`/v1/previews?${new URLSearchParams(options)}`, { method: 'POST', headers, body: await file.arrayBuffer() })).json();
+}
+
+/** Sends a chat request and returns the whole answer. */
+export async function complete(request, signal) {
+  const headers = { 'Content-Type': 'application/json' };
+  return (await call('/v1/chat/completions', { method: 'POST', headers, body: JSON.stringify(request), signal })).json();
+}
+
 /** Sends a chat request and yields the chunks of the streamed answer. */
 export async function* chat(request, signal, onOpen) {
   const headers = { 'Content-Type': 'application/json' };

@@ -7,12 +7,14 @@ import { byId } from './dom.js';
 import * as i18n from './i18n.js';
 import { askKey } from './key.js';
 import * as presets from './presets.js';
+import { Table } from './table.js';
 
 const READY_WAIT_S = 20; // longest wait of one request to /ready
 const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 const { t } = i18n;
 
 let composer;
+let table;
 let connecting = null;
 const conversation = new Conversation({
   budgets: () => (composer.budgets ? composer.budgets : connect()),
@@ -29,13 +31,15 @@ const conversation = new Conversation({
     byId('fresh').hidden = !conversation.turns.length;
     composer.restore(turn);
   },
-  onError: ({ code }) => {
-    if (['network', 'not_ready', 'shutting_down', 'engine_stopped', 'invalid_api_key', 'model_not_found'].includes(code)) {
-      composer.budgets = null;
-      connect();
-    }
-  },
+  onError,
 });
+
+function onError({ code }) {
+  if (['network', 'not_ready', 'shutting_down', 'engine_stopped', 'invalid_api_key', 'model_not_found'].includes(code)) {
+    composer.budgets = null;
+    connect();
+  }
+}
 
 /** Waits until the server and its model are ready; resolves to the server's budgets. */
 function connect() {
@@ -47,6 +51,7 @@ function connect() {
         composer.budgets = budgets;
         status('ready', budgets.model);
         composer.show();
+        table?.showState();
         connecting = null;
         return budgets;
       } catch (error) {
@@ -99,6 +104,15 @@ async function speak(code, chosen = false) {
   button.lang = code === 'zh' ? 'en' : 'zh';
   showTheme();
   composer?.translated(old);
+  table?.show();
+}
+
+/** Shows the conversation or, under #table, the table. */
+function showMode() {
+  const tabled = location.hash === '#table';
+  document.body.classList.toggle('tabled', tabled);
+  table.element.hidden = !tabled;
+  byId('mode').setAttribute('aria-pressed', String(tabled));
 }
 
 await speak(i18n.preferred());
@@ -106,7 +120,12 @@ composer = new Composer({
   before: () => conversation.pictures,
   onAsk: (...what) => { conversation.ask(...what); },
   onStop: () => conversation.stop(),
+  onDrop: (transfer) => { table.drop(transfer); },
 });
+table = new Table({ budgets: () => (composer.budgets ? composer.budgets : connect()), known: () => composer.budgets, onAway: onError });
+byId('mode').addEventListener('click', () => { location.hash = location.hash === '#table' ? '' : 'table'; });
+addEventListener('hashchange', showMode);
+showMode();
 byId('theme').addEventListener('click', nextTheme);
 byId('language').addEventListener('click', () => speak(i18n.language === 'zh' ? 'en' : 'zh', true));
 byId('fresh').addEventListener('click', () => {

@@ -4,6 +4,11 @@
 export const SIDE = 32; // pixels of a token's side
 const PIXELS = SIDE * SIDE;
 const MOST_TOKENS = 4096; // upper end of the slider: four megapixels
+const FRAMES_PER_SECOND = 2;
+const MOST_FRAMES = 768;
+const MOST_FRAME_TOKENS = 768;
+const MOST_FILM_PIXELS = 25_165_824;
+const STAMP_TOKENS = 12; // of the time of two frames
 const TEXT_TOKENS = 24; // typical tokens of question and chat template, for the expected time
 
 /** The areas {least, most} in pixels for a task; `tokens` from the slider override the task's maximum. */
@@ -39,7 +44,23 @@ export function fit(width, height, { least, most }) {
   return [columns, rows];
 }
 
-export const tokensOf = (picture, area) => fit(picture.width, picture.height, area).reduce((a, b) => a * b);
+/** Tokens of a picture, of the chosen pages of a PDF, or of the chosen part of a film. */
+export function tokensOf(picture, area, context = Infinity) {
+  const of = ({ width, height }) => fit(width, height, area).reduce((a, b) => a * b);
+  if (picture.kind === 'pdf') return picture.pages.reduce((sum, page) => sum + of(picture.previews[page - 1] ?? picture), 0);
+  if (picture.kind !== 'video') return of(picture);
+  const { shown, tokens } = filmOf(picture, area, context);
+  return Math.ceil(shown / 2) * tokens;
+}
+
+/** What the server shows of a film: frames `wanted` and `shown`, and `tokens` of a pair (qwink.runtime.videos). */
+export function filmOf({ width, height, from, to }, area, context) {
+  const wanted = Math.min(MOST_FRAMES, Math.max(4, Math.floor((to - from) * FRAMES_PER_SECOND)));
+  const most = Math.max(PIXELS, Math.min(area.most, MOST_FRAME_TOKENS * PIXELS, Math.floor(MOST_FILM_PIXELS / wanted)));
+  const [columns, rows] = fit(width, height, { least: Math.min(area.least, most), most });
+  const tokens = columns * rows + STAMP_TOKENS;
+  return { wanted, tokens, shown: Math.min(wanted, Math.max(1, Math.floor(context / 2 / tokens)) * 2) };
+}
 
 /** Expected milliseconds to the first word, from the server's recent answers; null before the first. */
 export function expected(budgets, tokens) {

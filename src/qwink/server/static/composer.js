@@ -2,12 +2,19 @@
 
 import { areas, expected, fromSlider, range, tokensOf, toSlider } from './budget.js';
 import { byId, h } from './dom.js';
+import { filmChooser } from './film.js';
 import { language, t, time } from './i18n.js';
 import * as images from './images.js';
+import { More } from './more.js';
+import { outlook } from './outlook.js';
+import { pageChooser } from './pages.js';
 import * as presets from './presets.js';
 
+const MOST_NAMED = 5; // files that cannot be read
+
 export class Composer {
-  constructor({ onAsk, onStop, before }) {
+  constructor({ onAsk, onStop, onDrop, before }) {
+    this.onDrop = onDrop; // takes what is dropped or pasted while the table is shown
     this.pictures = [];
     this.budgets = null; // the server's budgets, once it is ready
     this.tokens = null; // set by the slider; null: the task decides
@@ -22,7 +29,7 @@ export class Composer {
       event.preventDefault();
       this.submit();
     });
-    question.addEventListener('input', grow);
+    question.addEventListener('input', () => { grow(); this.showBudget(); });
     document.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && this.busy && !document.querySelector('dialog[open]')) onStop();
     });
@@ -32,6 +39,9 @@ export class Composer {
       this.show();
     });
     byId('budget-auto').addEventListener('click', () => { this.tokens = null; this.show(); byId('budget').focus(); });
+    this.more = new More(() => this.showBudget());
+    this.warnings = h('ul', { class: 'warnings', 'aria-live': 'polite' });
+    byId('composer').append(this.warnings, this.more.element);
     this.wirePictures();
     question.value = presets.preset().prompt;
     this.show();
@@ -44,8 +54,12 @@ export class Composer {
     }
     document.addEventListener('paste', (event) => {
       const files = [...event.clipboardData.files];
-      if (files.length) { event.preventDefault(); this.add(files); }
+      if (!files.length) return;
+      event.preventDefault();
+      if (tabled()) this.onDrop(event.clipboardData);
+      else this.add(files);
     });
+    const tabled = () => document.body.classList.contains('tabled');
     const carries = (event) => event.dataTransfer?.types.includes('Files');
     document.addEventListener('dragover', (event) => {
       if (!carries(event)) return;
@@ -57,19 +71,24 @@ export class Composer {
       document.body.classList.remove('dropping');
       if (!carries(event)) return;
       event.preventDefault();
-      this.add([...event.dataTransfer.files]);
+      if (tabled()) this.onDrop(event.dataTransfer);
+      else this.add([...event.dataTransfer.files]);
     });
   }
 
   async add(files) {
     this.note('');
-    for (const file of files) {
+    const failed = [];
+    for (const [index, file] of files.entries()) {
+      if (files.length > 1 || file.size > 1 << 22) this.note(t('opening', { name: file.name, n: index + 1, of: files.length }));
       try {
         this.pictures.push(await images.open(file));
-      } catch {
-        this.note(t('notPicture', { name: file.name }));
+      } catch (error) {
+        if (!(error instanceof images.NotAPicture)) console.error(error);
+        failed.push(t('notPicture', { name: file.name, message: error.message }));
       }
     }
+    this.note(failed.slice(0, MOST_NAMED).join('\n') + (failed.length > MOST_NAMED ? `\n${t('notPicture.more', { n: failed.length - MOST_NAMED })}` : ''));
     this.show();
   }
 
@@ -84,15 +103,24 @@ export class Composer {
   submit() {
     const question = byId('question').value.trim();
     if (this.busy) return;
-    if (!this.pictures.length && !this.before().length) { this.note(t('noPicture')); byId('choose').focus(); return; }
     if (!question) { this.note(t('noQuestion')); byId('question').focus(); return; }
     this.note('');
-    const { task, temperature, max } = presets.preset();
+    const { task } = presets.preset();
+    const { temperature, max } = this.limits();
+    const { temperature: _, max_tokens: __, ...sampling } = this.more.sampling;
     const pictures = this.pictures;
     this.pictures = [];
     byId('question').value = '';
-    this.onAsk(question, pictures, { task, temperature, max, tokens: this.tokens });
+    this.more.element.open = false;
+    this.onAsk(question, pictures, { task, temperature, max, tokens: this.tokens, system: this.more.system, sampling });
     this.show();
+  }
+
+  /** The temperature and longest answer: those under More, else those of the preset. */
+  limits() {
+    const { temperature, max } = presets.preset();
+    const more = this.more.sampling;
+    return { temperature: more.temperature ?? temperature, max: more.max_tokens ?? max };
   }
 
   presetChanged(old, now) {
@@ -106,16 +134,17 @@ export class Composer {
   /** After a change of language: replaces the preset's question unless the user changed it. */
   translated(old) {
     if (byId('question').value === old) byId('question').value = presets.preset().prompt;
+    this.more.show();
     this.show();
   }
 
   note(text) {
-    byId('notice').replaceChildren(text, text && h('button', { type: 'button', class: 'quiet', onclick: () => this.note('') }, t('dismiss')));
+    byId('notice').replaceChildren(h('span', { class: 'lines' }, text), text && h('button', { type: 'button', class: 'quiet', onclick: () => this.note('') }, t('dismiss')));
     byId('notice').hidden = !text;
   }
 
   show() {
-    const begun = this.before().length > 0;
+    const begun = byId('thread').childElementCount > 0;
     const asking = this.pictures.length > 0;
     document.body.classList.toggle('begun', begun);
     document.body.classList.toggle('asking', asking);
@@ -134,17 +163,22 @@ export class Composer {
     picture.thumb ??= images.thumbnail(picture);
     picture.thumb.setAttribute('role', 'img');
     picture.thumb.setAttribute('aria-label', picture.name);
-    const cost = this.budgets && h('span', null, t('tokens', { n: tokensOf(picture, this.area()).toLocaleString(language) }));
+    const cost = h('span', null);
+    picture.showCost = () => { cost.textContent = this.budgets ? t('tokens', { n: this.cost(picture).toLocaleString(language) }) : ''; };
+    picture.showCost();
+    const chooser = { pdf: pageChooser, video: filmChooser }[picture.kind];
     const remove = () => {
       images.close(picture);
       this.pictures = this.pictures.filter((one) => one !== picture);
       this.show();
       byId('choose').focus();
     };
-    return h('li', { class: 'thumb' }, picture.thumb,
-      h('span', { class: 'thumb-facts' }, h('span', null, `${picture.width} × ${picture.height}`), cost),
+    return h('li', { class: chooser ? 'thumb wide' : 'thumb' }, chooser ? chooser(picture, () => this.showBudget()) : picture.thumb,
+      h('span', { class: 'thumb-facts' }, h('span', { class: 'name', title: picture.name }, picture.name), h('span', null, `${picture.width} × ${picture.height}`), cost),
       h('button', { type: 'button', class: 'remove', 'aria-label': t('remove', { name: picture.name }), onclick: remove }, '×'));
   }
+
+  cost(picture) { return tokensOf(picture, this.area(), this.budgets.context); }
 
   showBudget() {
     const slider = byId('budget');
@@ -156,7 +190,12 @@ export class Composer {
     slider.disabled = high <= low;
     if (this.tokens === null) slider.value = toSlider(Math.min(most, high), [low, high]);
     slider.setAttribute('aria-valuetext', t('budget.spoken', { n: most }));
-    const tokens = this.pictures.reduce((sum, picture) => sum + tokensOf(picture, this.area()), 0);
+    for (const picture of this.pictures) picture.showCost?.();
+    const { tokens, warnings } = outlook({
+      budgets: this.budgets, area: this.area(), pictures: this.pictures, before: { pictures: this.before(), text: [...document.querySelectorAll('.asked .question, .answer .text')].map((one) => one.textContent).join('') },
+      text: byId('question').value + this.more.system, max: this.limits().max ?? this.budgets.max_tokens,
+    });
+    this.warnings.replaceChildren(...warnings.map((warning) => h('li', null, warning)));
     const amount = tokens ? t('tokens', { n: tokens.toLocaleString(language) }) : t('tokens.most', { n: most.toLocaleString(language) });
     const ms = expected(this.budgets, tokens || most);
     byId('cost').value = `${amount} · ${ms === null ? t('cost.unknown') : t('cost.first', { time: time(ms) })}`;

@@ -19,7 +19,7 @@ export class Conversation {
 
   get pictures() { return this.turns.flatMap((turn) => turn.pictures); }
 
-  /** Adds a turn and requests its answer. `settings`: { task, tokens, temperature, max }. */
+  /** Adds a turn and requests its answer. `settings`: { task, tokens, temperature, max, system, sampling }. */
   ask(question, pictures, settings) {
     const turn = { question, pictures, settings, text: '' };
     turn.view = new TurnView(question, pictures, [...this.pictures, ...pictures], () => this.retry(turn), () => this.takeBack(turn));
@@ -87,11 +87,11 @@ export class Conversation {
     doing('scale');
     const { task, tokens } = turn.settings;
     const area = areas(budgets, task, tokens);
-    const ids = await images.sent(this.pictures, area, signal, (n, of) => doing('upload', { n, of }));
+    const parts = await images.parts(this.pictures, area, signal, (n, of) => doing('upload', { n, of }));
     signal.throwIfAborted();
     spent(performance.now() - started);
     doing('send');
-    const request = { model: budgets.model, messages: this.messages(turn, ids), task };
+    const request = { model: budgets.model, messages: this.messages(turn, parts), task, ...turn.settings.sampling };
     if (tokens) request.max_pixels = area.most;
     if (turn.settings.temperature !== null) request.temperature = turn.settings.temperature;
     if (turn.settings.max !== null) request.max_tokens = turn.settings.max;
@@ -123,11 +123,12 @@ export class Conversation {
   }
 
   /** The messages up to `turn`. Pictures of a question without an answer are added to the next question. */
-  messages(turn, ids) {
-    const messages = [];
+  messages(turn, sources) {
+    const { system } = turn.settings;
+    const messages = system ? [{ role: 'system', content: system }] : [];
     let [parts, at] = [[], 0];
     for (const one of this.turns) {
-      for (let n = 0; n < one.pictures.length; n += 1) parts.push({ type: 'image_url', image_url: { url: ids[at++] } });
+      for (let n = 0; n < one.pictures.length; n += 1) parts.push(sources[at++]);
       if (one !== turn && !one.text) continue;
       messages.push({ role: 'user', content: [...parts, { type: 'text', text: one.question }] });
       parts = [];

@@ -3,8 +3,10 @@
 import * as boxes from './boxes.js';
 import { copyButton, h } from './dom.js';
 import { t, time } from './i18n.js';
+import * as json from './json.js';
 import { markdown } from './markdown.js';
 import { timings } from './timings.js';
+import { enlarge } from './viewer.js';
 
 const MARGIN = 14; // pixels kept above an answer that is longer than the window
 
@@ -20,9 +22,10 @@ export class TurnView {
     this.answer = h('div', { class: 'answer', role: 'group', 'aria-label': t('answer') }, this.body, this.now, this.foot);
     this.element = h('article', { class: 'turn' },
       h('div', { class: 'asked', role: 'group', 'aria-label': t('you') },
-        pictures.length ? h('div', { class: 'shown' }, pictures.map((picture) => h('img', {
-          src: picture.url, alt: picture.name, width: picture.width, height: picture.height,
-        }))) : null,
+        pictures.length ? h('div', { class: 'shown' }, pictures.map((picture) => h('button', {
+          type: 'button', class: 'plain', 'aria-label': t('viewer', { name: picture.name }),
+          onclick: () => enlarge(picture, boxes.stage(picture, [])),
+        }, h('img', { src: picture.url, alt: picture.name, width: picture.width, height: picture.height })))) : null,
         h('p', { class: 'question' }, question)),
       this.answer);
   }
@@ -31,6 +34,7 @@ export class TurnView {
   begin() {
     this.text = '';
     this.stage = null;
+    this.showsMarkdown = true;
     this.body.replaceChildren();
     this.foot.replaceChildren();
     this.answer.setAttribute('aria-busy', 'true');
@@ -59,7 +63,12 @@ export class TurnView {
 
   draw() {
     this.frame = undefined;
-    following(() => this.body.replaceChildren(markdown(this.text)));
+    following(() => this.body.replaceChildren(markdown(this.text, () => this.redraw())));
+  }
+
+  /** Draws again what is shown as Markdown, once formulas can be drawn. */
+  redraw() {
+    if (this.showsMarkdown) this.draw();
   }
 
   /** Shows the end of an answer. `outcome`: { last } if it is complete, { stopped } or { error: text }. */
@@ -72,8 +81,12 @@ export class TurnView {
     this.now.replaceChildren();
     this.draw();
     const found = boxes.parse(this.text);
+    const value = found.length ? undefined : json.parse(this.text);
+    this.showsMarkdown = !found.length && value === undefined;
     if (found.length && this.seen.length) {
       this.body.replaceChildren(markdown(boxes.without(this.text)), boxes.figure(found, this.seen, this.text));
+    } else if (value !== undefined) {
+      this.body.replaceChildren(json.view(value));
     } else if (last && !this.text.trim()) {
       this.body.replaceChildren(h('p', { class: 'faint' }, t('finish.empty')));
     }
