@@ -1,7 +1,7 @@
 # One word per chore; `make` alone lists them.
 
 PYTHON ?= python3
-IMAGE ?= examples/receipt-line.png
+IMAGE ?= examples/receipt.png
 Q ?= What does it say?
 SOAK_MINUTES ?= 2
 FUZZ_MINUTES ?= 2

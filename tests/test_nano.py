@@ -48,6 +48,8 @@ def test_readme_shows_real_output(qwink: RunQwink, tmp_path: Path) -> None:
     )
     words = ("Total 42.50", "A red circle.", "Red.", "A circle.")
     assert [word for word in words if word not in ran.stdout] == []
-    shown = re.findall(r"\$ qwink ask (\S+) -q \"(.*?)\" --timings\n(.*?)\n", readme)[0]
+    shown = re.findall(
+        r"\$ qwink ask (\S+) -q \"(.*?)\" --timings\n(.*?)\nstage ", readme, re.DOTALL
+    )[0]
     asked = qwink("ask", ROOT / shown[0], "-q", shown[1], home=tmp_path, QWINK_MODEL="")
     assert asked.out.strip() == shown[2]

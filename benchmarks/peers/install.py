@@ -112,28 +112,55 @@ def llama_cpp(site: Site) -> None:
         build_for(site, cpu, archive)
     if not site.cpus or not list(site.folder.glob("text-*.gguf")):
         convert(site, archive)
+    shutil.rmtree(site.folder / "source", ignore_errors=True)
     archive.unlink()
 
 
 def build_for(site: Site, cpu: str, archive: Path) -> None:
-    """A build that uses what processors of this kind have, whatever this one has."""
+    """A build that uses what processors of this kind have, whatever this one has.
+
+    One build serves the Python binding and llama.cpp's own server.
+    """
     target = site.folder / BUILDS / cpu
     shutil.rmtree(target, ignore_errors=True)
-    options = ["-DGGML_NATIVE=OFF", *(f"-DGGML_{name}=ON" for name in GGML[cpu])]
     # pip keeps what it built from an archive, whatever the options were.
     install = ("install", "--no-cache-dir", "--no-deps", "--target", target, archive)
-    site.run(site.python, "-m", "pip", *install, CMAKE_ARGS=" ".join(options))
+    no_library = "-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF"
+    site.run(site.python, "-m", "pip", *install, CMAKE_ARGS=no_library)
     site.pip(*BINDING)
+    build = target / "build"
+    options = [
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DBUILD_SHARED_LIBS=ON",
+        "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
+        "-DCMAKE_INSTALL_RPATH=$ORIGIN",
+        "-DLLAMA_OPENSSL=OFF",
+        "-DGGML_NATIVE=OFF",
+        *(f"-DGGML_{name}=ON" for name in GGML[cpu]),
+    ]
+    site.run("cmake", "-S", unpacked(site, archive), "-B", build, *options)
+    targets = ("--target", "llama", "mtmd", "llama-server")
+    site.run("cmake", "--build", build, "--parallel", str(os.cpu_count()), *targets)
+    library = target / "llama_cpp" / "lib"
+    library.mkdir(exist_ok=True)
+    for file in (*(build / "bin").glob("*.so*"), build / "bin" / "llama-server"):
+        shutil.copy(file, library, follow_symlinks=True)
+    shutil.rmtree(build)
+
+
+def unpacked(site: Site, archive: Path) -> Path:
+    """llama.cpp's own sources, which the archive of the binding holds."""
+    source = site.folder / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    with tarfile.open(archive) as file:
+        file.extractall(source, filter="data")
+    return source / archive.name.removesuffix(".tar.gz") / "vendor" / "llama.cpp"
 
 
 def convert(site: Site, archive: Path) -> None:
     """The checkpoint as GGUF files; the converter is part of the sources only."""
     site.pip(TORCH, "transformers<5", "sentencepiece", "pyyaml")
-    source = site.folder / "source"
-    shutil.rmtree(source, ignore_errors=True)
-    with tarfile.open(archive) as file:
-        file.extractall(source, filter="data")
-    tree = source / archive.name.removesuffix(".tar.gz") / "vendor" / "llama.cpp"
+    tree = unpacked(site, archive)
     command: tuple[str | Path, ...] = (site.python, tree / "convert_hf_to_gguf.py")
     path = str(tree / "gguf-py")
     whole = site.folder / "text-bf16.gguf"
@@ -152,7 +179,6 @@ def convert(site: Site, archive: Path) -> None:
         target = site.folder / f"text-{name}.gguf"
         site.run(site.python, "-c", QUANTIZE, whole, target, kind, pure, **found)
     whole.unlink()
-    shutil.rmtree(source)
 
 
 PEERS: dict[str, Callable[[Site], None]] = {

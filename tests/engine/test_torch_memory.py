@@ -17,7 +17,8 @@ from qwink.engine.torch.weights import weight_bytes
 from qwink.errors import OutOfMemory
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.types import SamplingParams
 from tests.runtime.test_scheduler import running, submit
 

@@ -17,7 +17,8 @@ from qwink.export.recipe import RECIPES
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.model.artifact import Artifact
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.types import SamplingParams
 
 

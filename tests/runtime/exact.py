@@ -9,7 +9,7 @@ from qwink.export.build import export
 from qwink.export.recipe import RECIPES
 from qwink.inputs.chat import ChatTemplate
 from qwink.inputs.tokenizer import Tokenizer
-from qwink.runtime.vlm import Model
+from qwink.runtime.requests import Model
 from qwink.types import SamplingParams
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from qwink.errors import Overloaded
 from qwink.runtime.request import Listener
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import Event
 from tests.runtime.test_scheduler import Inbox, request, running, submit

@@ -15,7 +15,8 @@ from qwink.native import capabilities
 from qwink.runtime import costs
 from qwink.runtime.drafting import DraftHints, Drafting
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.types import Event, Message, Result, TokenLogprob
 from tests.runtime.exact import exact_model
 

@@ -24,7 +24,8 @@ from qwink.runtime import grammars
 from qwink.runtime.costs import StepCosts
 from qwink.runtime.grammars import Grammars
 from qwink.runtime.listening import listen
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.types import Message, Result, SamplingParams, Shape
 from tests.runtime.shaped import Rows
 

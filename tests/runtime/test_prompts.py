@@ -10,7 +10,8 @@ import pytest
 
 from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import Message, Patches
 from tests.runtime.test_scheduler import FaultyEngine, Inbox, request, running, submit

@@ -28,7 +28,8 @@ from qwink.errors import (
 from qwink.runtime.memory import Memory
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.request import Request, Ticket
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import Event, Message, Result
 
@@ -98,7 +99,9 @@ class Inbox:
 
 def submit(vlm: VLM, text: str, max_tokens: int = 6) -> tuple[Ticket, Inbox]:
     inbox = Inbox()
-    return vlm.scheduler.submit(request(vlm, text, max_tokens), inbox.put), inbox
+    ticket = vlm.scheduler.submit(request(vlm, text, max_tokens), inbox.put)
+    assert isinstance(ticket, Ticket)
+    return ticket, inbox
 
 
 @pytest.mark.parametrize(("running_most", "waiting_most"), [(1, 1), (2, 3)])

@@ -17,9 +17,10 @@ from qwink.cache.embeddings import EmbeddingCache, EncoderOutput
 from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
 from qwink.runtime.request import Request
+from qwink.runtime.requests import Model
 from qwink.runtime.scheduler import Scheduler
 from qwink.runtime.shares import Shares
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import Message
 from tests.runtime.test_scheduler import Inbox

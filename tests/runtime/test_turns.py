@@ -14,7 +14,8 @@ from qwink.inputs import images, length
 from qwink.runtime import preparation
 from qwink.runtime.messages import ImagePart
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.types import Message
 
 SMALL = ImageOptions(min_pixels=4096, max_pixels=8192)

@@ -26,7 +26,8 @@ from qwink.runtime.conversation import Conversation
 from qwink.runtime.messages import ImagePart, user_message
 from qwink.runtime.options import AskKeywords
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import STAGES, EncodedImage, Event, Message, Patches, Result, SamplingParams
 from tests.parity import Case, reference_inputs

@@ -13,7 +13,8 @@ import pytest
 
 from qwink.native import capabilities
 from qwink.runtime.costs import StepCosts
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.server.app import create_app
 from qwink.server.options import ServerOptions
 from tests.runtime.exact import exact_model

@@ -15,6 +15,7 @@ from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
 from . import data, model
+from .evaluate import restore
 from .model import Nano, NanoConfig, Teacher
 
 WARMUP = 200
@@ -24,8 +25,13 @@ LOG_EVERY = 100
 LONGEST_STEP = 4.0  # seconds counted for one step at most, so that pauses do not count
 
 
-def optimizers(nano: Nano, teacher: Teacher, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices, AdamW for everything else."""
+def optimizers(
+    nano: Nano, teacher: Teacher, rate: float, *, muon: bool = True
+) -> list[torch.optim.Optimizer]:
+    """Muon for the hidden matrices, AdamW for everything else; without `muon`, AdamW for all.
+
+    PyTorch's Muon multiplies in bfloat16, whatever the parameters' type.
+    """
     hidden, other, plain = [], [], []
     for name, parameter in [*nano.named_parameters(), *teacher.named_parameters()]:
         if parameter.ndim == 2 and "embed" not in name and not name.startswith("heads"):
@@ -34,10 +40,15 @@ def optimizers(nano: Nano, teacher: Teacher, rate: float) -> list[torch.optim.Op
             other.append(parameter)
         else:
             plain.append(parameter)
+    if not muon:
+        other, hidden = [*other, *hidden], []
     groups = [{"params": other, "weight_decay": 0.02}, {"params": plain, "weight_decay": 0.0}]
+    adam = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
+    if not muon:
+        return [adam]
     return [
         torch.optim.Muon(hidden, lr=rate, weight_decay=0.02, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98)),
+        adam,
     ]
 
 
@@ -84,14 +95,26 @@ def average_gradients(parameters: list[nn.Parameter], extra: Tensor) -> Tensor:
 class TrainingRun:
     """Models, optimizers and counters of one training run, and its checkpoint."""
 
-    def __init__(self, path: Path, device: str, rate: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        device: str,
+        rate: float,
+        weights: Path | None = None,
+        *,
+        mixed: bool = True,
+    ) -> None:
+        """Goes on from `path` if it is there, else begins, perhaps with exported `weights`.
+
+        `mixed`: multiply in bfloat16, and use Muon.
+        """
         torch.manual_seed(0)
         config = NanoConfig()
-        self.path = path
-        self.nano = Nano(config).to(device)
+        self.path, self.mixed = path, mixed
+        self.nano = (restore(weights).train() if weights else Nano(config)).to(device)
         self.teacher = Teacher(config, data.SLOTS, len(data.SYMBOLS)).to(device)
         self.parameters = [*self.nano.parameters(), *self.teacher.parameters()]
-        self.optimizers = optimizers(self.nano, self.teacher, rate)
+        self.optimizers = optimizers(self.nano, self.teacher, rate, muon=mixed)
         self.step, self.seen, self.spent = 0, 0, 0.0
         if path.exists():
             self.load(device)
@@ -123,7 +146,7 @@ class TrainingRun:
 
     def update(self, batch: data.Batch, rate: float, extra: Tensor) -> Tensor:
         """One optimizer step; returns the averages of `extra` and of the step's figures."""
-        with torch.autocast(batch.ids.device.type, torch.bfloat16):
+        with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.mixed):
             loss, teacher_loss, right, exact = losses(self.nano, self.teacher, batch)
         (loss + teacher_loss).backward()  # type: ignore[no-untyped-call]
         found = [loss.item(), teacher_loss.item(), right.sum(), len(right), exact.sum(), len(exact)]
@@ -156,11 +179,15 @@ def train(rank: int, args: argparse.Namespace) -> None:
             model.RMSNorm.forward, dynamic=True
         )
     args.out.mkdir(parents=True, exist_ok=True)
-    run = TrainingRun(args.out / "last.pt", args.device, args.rate)
+    path = args.out / "last.pt"
+    run = TrainingRun(path, args.device, args.rate, args.start, mixed=not args.float32)
     total = 60 * args.minutes
     progress = torch.tensor(run.spent / total)
     progress.share_memory_()  # type: ignore[no-untyped-call]
-    stream = data.Stream(args.batch // args.processes, 1000 * run.step + rank, progress)
+    seed = 1000 * run.step + rank
+    easy, varied = args.start is None, args.varied
+    batch_size = args.batch // args.processes
+    stream = data.Stream(batch_size, seed, progress, easy=easy, varied=varied)
     loader = iter(
         torch.utils.data.DataLoader(
             stream, None, num_workers=1, prefetch_factor=6, collate_fn=already_collated
@@ -209,6 +236,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=110)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="exported folder whose weights to begin with")
+    parser.add_argument("--varied", action="store_true", help="draw the pictures of varied.py")
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--batch", type=int, default=96, help="pictures per step, over all processes"
@@ -219,6 +248,11 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--port", type=int, default=29517)
+    parser.add_argument(
+        "--float32",
+        action="store_true",
+        help="for processors without bfloat16 instructions, which are slow with it",
+    )
     parser.add_argument("--fuse", action="store_true", help="compile the elementwise operations")
     args = parser.parse_args()
     if args.processes == 1:

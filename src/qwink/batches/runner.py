@@ -26,10 +26,11 @@ from qwink.inputs.containers import is_video
 from qwink.inputs.data_urls import is_data_url, unpack_data_url
 from qwink.inputs.files import BinaryFile, read_object, spelled
 from qwink.inputs.images import OpenedImage, open_image
+from qwink.runtime.joined import Running
 from qwink.runtime.listening import with_data
 from qwink.runtime.messages import DEFAULT_QUESTIONS, user_message
 from qwink.runtime.preparation import ImageOptions
-from qwink.runtime.request import Request, Ticket
+from qwink.runtime.request import Request
 from qwink.runtime.sampling import AskedSampling
 from qwink.runtime.vlm import VLM
 from qwink.types import EncodedImage, Event, Message, Picture, Result, Video
@@ -64,7 +65,7 @@ class Work:
     alone: bool = False
     lead: Lead[Work] | None = None
     request: Request | None = None
-    ticket: Ticket | None = None
+    ticket: Running | None = None
     read_s: float = 0.0
 
 

@@ -12,8 +12,6 @@ import typer
 
 from qwink.cli.console import (
     CONTROLS,
-    RecipeName,
-    SpeculateName,
     TextLayerName,
     as_utf8,
     on_terminal,
@@ -21,23 +19,49 @@ from qwink.cli.console import (
 )
 from qwink.cli.moments import ask_moments
 from qwink.cli.options import (
+    Context,
     Device,
     Dtype,
+    End,
     Engine,
+    Every,
+    Fps,
+    MaxFrames,
+    MaxImagePixels,
+    MaxPixels,
+    MaxTokens,
+    MinFrames,
+    MinP,
+    MinPixels,
+    Model,
+    NumFrames,
     Quantize,
     Question,
+    Recipe,
+    RepetitionPenalty,
+    Seed,
     Speculate,
+    Start,
+    Stop,
+    Strips,
+    System,
     Task,
+    Temperature,
     Threads,
+    TopK,
+    TopP,
     seconds,
+    strips_of,
 )
 from qwink.cli.pages import ask_pages
 from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.cli.sources import check_options, check_sources, read_streams
 from qwink.errors import OptionError
 
+CUT_OFF = 4  # exit code: the answer reached its default length
+WITHOUT_LIMIT = 1 << 30  # tokens; the context allows fewer
+
 if TYPE_CHECKING:
-    from qwink.runtime.vlm import VLM
     from qwink.types import Event, Result
 
 
@@ -50,22 +74,9 @@ def ask(
     ] = None,
     question: Question = None,
     task: Task = "auto",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REF",
-            help="nano, a folder with a checkpoint or an artifact, or a hub id whose checkpoint "
-            "is on this machine; by default $QWINK_MODEL, else nano.",
-        ),
-    ] = None,
+    model: Model = None,
     engine: Engine = None,
-    recipe: Annotated[
-        RecipeName | None,
-        typer.Option(
-            help="Precision and quantization, see qwink models; by default $QWINK_RECIPE, "
-            "else balanced."
-        ),
-    ] = None,
+    recipe: Recipe = None,
     device: Device = None,
     dtype: Dtype = None,
     quantize: Quantize = None,
@@ -83,104 +94,36 @@ def ask(
     timings: Annotated[
         bool, typer.Option("--timings", help="Print the time of each stage on stderr.")
     ] = False,
-    system: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", callback=as_utf8, help="System prompt; by default none."),
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
+    system: System = None,
+    max_tokens: MaxTokens = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    top_k: TopK = None,
+    min_p: MinP = None,
+    repetition_penalty: RepetitionPenalty = None,
+    seed: Seed = None,
+    stop: Stop = None,
+    go_on: Annotated[
+        bool,
         typer.Option(
-            metavar="N", help="Longest answer, in tokens; by default 512, for a document 2048."
+            "--continue", help="Let the answer be as long as the context allows, not --max-tokens."
         ),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            metavar="T",
-            help="Randomness: 0 always takes the most likely token, as tasks ocr, document and "
-            "locate do by default. For other tasks, this and the sampling options below default "
-            "to the model's values.",
-        ),
-    ] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P", help="Sample from the most likely tokens with this total probability."
-        ),
-    ] = None,
-    top_k: Annotated[
-        int | None,
-        typer.Option(metavar="K", help="Sample from the K most likely tokens; 0: from all."),
-    ] = None,
-    min_p: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P", help="Least probability of a token, relative to the most likely."
-        ),
-    ] = None,
-    repetition_penalty: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="Above 1: tokens that occurred before become less likely."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Seed of the sampling; the same seed repeats the answer."),
-    ] = None,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="End the answer before this text; repeatable."),
-    ] = None,
+    ] = False,
     schema: Schema = None,
     choices: Choices = None,
     regex: Regex = None,
     grammar: Grammar = None,
-    min_pixels: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Least picture area; smaller ones are enlarged. Default: by task."
-        ),
-    ] = None,
-    max_pixels: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Largest picture area; larger ones are reduced. Default: by task."
-        ),
-    ] = None,
-    max_image_pixels: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
-        ),
-    ] = None,
-    fps: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="Frames of a video to look at, a second; by default 2."),
-    ] = None,
-    num_frames: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Frames of a video to look at, in all, instead of --fps."),
-    ] = None,
-    min_frames: Annotated[
-        int | None, typer.Option(metavar="N", help="Least number of frames with --fps. [4]")
-    ] = None,
-    max_frames: Annotated[
-        int | None, typer.Option(metavar="N", help="Largest number of frames with --fps. [768]")
-    ] = None,
-    start: Annotated[
-        float | None, typer.Option(metavar="S", help="Second of the video to start at.")
-    ] = None,
-    end: Annotated[
-        float | None, typer.Option(metavar="S", help="Second of the video to end at.")
-    ] = None,
-    every: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Ask about each moment of a video apart, one every 5s, 2m or 1h: a log of a "
-            "camera.",
-        ),
-    ] = None,
+    min_pixels: MinPixels = None,
+    max_pixels: MaxPixels = None,
+    max_image_pixels: MaxImagePixels = None,
+    strips: Strips = None,
+    fps: Fps = None,
+    num_frames: NumFrames = None,
+    min_frames: MinFrames = None,
+    max_frames: MaxFrames = None,
+    start: Start = None,
+    end: End = None,
+    every: Every = None,
     pages: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Pages of a PDF, such as 1-3,7; by default all."),
@@ -195,16 +138,14 @@ def ask(
     each_page: Annotated[
         bool, typer.Option("--each-page", help="Ask about each page of a PDF apart.")
     ] = False,
-    context: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
-    ] = None,
+    context: Context = None,
     threads: Threads = None,
     speculate: Speculate = None,
 ) -> None:
     """Answer a question about one or more images, or without images.
 
-    The first use of a checkpoint folder exports it, which may take minutes.
+    The first use of a checkpoint folder exports it, which may take minutes. The exit code is 4 if
+    the answer was cut off at its default length.
 
     \b
     Examples:
@@ -227,8 +168,10 @@ def ask(
         question = None
     if not sources and question is None:
         raise OptionError("nothing to answer; give an image, a question (-q) or both")
+    if go_on and max_tokens is not None:
+        raise OptionError("--continue and --max-tokens exclude each other; give one of them")
     sampling: dict[str, Any] = {
-        "max_tokens": max_tokens,
+        "max_tokens": WITHOUT_LIMIT if go_on else max_tokens,
         "temperature": temperature,
         "top_p": top_p,
         "top_k": top_k,
@@ -242,6 +185,7 @@ def ask(
         "min_pixels": min_pixels,
         "max_pixels": max_pixels,
         "max_image_pixels": max_image_pixels,
+        "strips": strips_of(strips),
         "fps": fps,
         "num_frames": num_frames,
         "min_frames": min_frames,
@@ -278,7 +222,14 @@ def ask(
         "threads": threads,
     }
     hint = not as_json and on_terminal()
-    vlm = _load(model, engine_options, context, hint=hint, speculate=speculate)
+
+    from qwink.cli.loading import load_model
+    from qwink.runtime.waiting import Limits
+
+    # There is one question: memory for one sequence, unless its page may be read in strips.
+    alone = strips == "off" or len(sources) != 1
+    limits = Limits(max_running=1) if alone else Limits()
+    vlm = load_model(model, engine_options, context, limits, hint=hint, speculate=speculate)
     if step_s is not None:
         ask_moments(
             vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json
@@ -302,6 +253,8 @@ def ask(
         _draw(pictures[0], result, draw)
     if timings:
         show_timings(result, about(vlm))
+    if result.finish_reason == "length" and max_tokens is None:
+        raise typer.Exit(CUT_OFF)
 
 
 def _check_drawing(draw: Path, sources: list[str]) -> None:
@@ -318,23 +271,6 @@ def _draw(picture: str | bytes, result: Result, draw: Path) -> None:
         remark(f"the answer has no boxes or points; {draw} is the picture alone")
     if num_numbers:
         remark(f"no font here has the letters of {num_numbers} labels; {draw} has numbers instead")
-
-
-def _load(
-    model: str | None,
-    engine_options: dict[str, Any],
-    context: int | None,
-    *,
-    hint: bool,
-    speculate: SpeculateName | None,
-) -> VLM:
-    """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
-    from qwink.cli.loading import load_model
-    from qwink.runtime.waiting import Limits
-
-    # There is one question, so allocate memory for one sequence.
-    limits = Limits(max_running=1)
-    return load_model(model, engine_options, context, limits, hint=hint, speculate=speculate)
 
 
 def _last(events: Iterator[Event]) -> Result:

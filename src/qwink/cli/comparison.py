@@ -11,6 +11,7 @@ from rich.text import Text
 
 from qwink.lab.verify.figures import PictureFigures, RecipeFigures, Verdict
 from qwink.lab.verify.run import Comparison
+from qwink.lab.verify.strips import PageComparison
 
 LONGEST_CELL = 120  # characters of an answer
 MOST_ANSWERS = 12  # rows of the table of answers; the rest is in the JSON document
@@ -32,6 +33,24 @@ def show_comparison(found: Comparison) -> None:
     for recipe in found.recipes:
         verdict = Text(f"{_VERDICTS[recipe.verdict]}: ", style="bold")
         console.print(verdict + plain(recipe.summary), soft_wrap=True)
+
+
+def show_strips(found: Sequence[PageComparison]) -> None:
+    """Print how far answers about strips and about whole pages agree, and their times."""
+    console = Console(highlight=False, markup=False)
+    table = _table("page", "alike", "whole s", "strips s", "")
+    for page in found:
+        if page.error is not None:
+            table.add_row(page.name, "", "", "", plain(page.error))
+            continue
+        table.add_row(
+            page.name,
+            f"{page.alike:.1%}",
+            f"{page.whole_ms / 1e3:.2f}",
+            f"{page.strips_ms / 1e3:.2f}",
+            plain(page.note.removeprefix("strips: ")),
+        )
+    console.print(table)
 
 
 def plain(text: str) -> Text:

@@ -137,6 +137,15 @@ MaxImagePixels = Annotated[
         help="Refuse pictures with more pixels, JPEG with four times as many. [64000000]",
     ),
 ]
+Strips = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|off|N",
+        help="Read a page in strips of whole lines, which run together: auto where the model "
+        "cannot read it as a whole, N from 2 to 8 on request. For questions that want the text. "
+        "[auto]",
+    ),
+]
 Context = Annotated[
     int | None,
     typer.Option(metavar="N", help="Limit of prompt plus answer, in tokens; by default 16384."),
@@ -176,3 +185,12 @@ def seconds(text: str, option: str) -> float:
     if found <= 0:
         raise OptionError(f"{option} is {text!r}; write a time such as 5s, 2m or 1h")
     return found
+
+
+def strips_of(text: str | None) -> str | int | None:
+    """The value of --strips. Raises OptionError for anything but auto, off or a number."""
+    if text is None or text in ("auto", "off"):
+        return text
+    if not text.isdecimal():
+        raise OptionError(f"--strips is {text!r}; use auto, off, or 2 to 8")
+    return int(text)

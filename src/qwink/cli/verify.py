@@ -47,6 +47,13 @@ def verify(
     max_tokens: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many tokens of each answer to compare.")
     ] = 32,
+    strips: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Compare pages read in N strips with whole pages instead, by the first recipe.",
+        ),
+    ] = None,
     threads: Threads = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document instead of the tables.")
@@ -64,6 +71,7 @@ def verify(
     Examples:
       qwink verify ~/models/Qwen3-VL-2B-Instruct --images ./receipts -q "What is the total?"
       qwink verify ~/models/Qwen3-VL-2B-Instruct --recipe fast --recipe small --json
+      qwink verify ~/models/Qwen3-VL-2B-Instruct --images ./scans --strips 4 --max-tokens 800
     """
     from qwink.export.recipe import get_recipe
     from qwink.lab.verify.run import VerifyOptions
@@ -85,6 +93,9 @@ def verify(
         raise OptionError(f"threads is {threads}; it must be 1 or more")
     samples, skipped = _usable(images) if images is not None else (built_in_samples(), [])
     folder = find_folder(checkpoint, settings)
+    if strips is not None:
+        _compare_strips(folder, names[0], samples, strips, max_tokens, threads, as_json=as_json)
+        return
     if is_artifact(folder):
         raise ArtifactError(f"{folder}: an artifact; give the checkpoint it was made from")
     exact, *candidates = (_artifact(folder, name, settings) for name in ("exact", *names))
@@ -108,6 +119,34 @@ def verify(
     show_comparison(found)
     if images is None:
         remark(BUILT_IN)
+
+
+def _compare_strips(
+    folder: Path,
+    recipe: str,
+    samples: list[Sample],
+    strips: int,
+    max_tokens: int,
+    threads: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Pages in strips compared with whole pages. Raises OptionError for a wrong number."""
+    from qwink.cli.comparison import show_strips
+    from qwink.lab.verify.strips import compare_strips
+    from qwink.runtime.models import load
+    from qwink.runtime.strips import check_strips
+
+    check_strips(strips)
+    with load(folder, recipe=recipe, threads=threads) as vlm, _Progress() as progress:
+        found = compare_strips(
+            vlm, samples, strips, max_tokens, lambda done, of: progress("strips", done, of)
+        )
+    if as_json:
+        pages = [asdict(page) for page in found]
+        typer.echo(json.dumps({"strips": strips, "pages": pages}, ensure_ascii=False).encode())
+    else:
+        show_strips(found)
 
 
 def _usable(folder: Path) -> tuple[list[Sample], list[Skipped]]:

@@ -23,7 +23,8 @@ from qwink.model.weights import fingerprint
 from qwink.runtime.drafting import Speculate
 from qwink.runtime.engines import EngineOptions, choose_engine, open_engine
 from qwink.runtime.memory import Memory
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.settings import Settings, expand_user
 

@@ -13,7 +13,8 @@ from qwink.inputs.frames import VideoOptions
 from qwink.inputs.patches import Resample
 from qwink.inputs.pdf import PdfOptions, TextLayer
 from qwink.inputs.shape import shape_of
-from qwink.runtime.preparation import ImageOptions
+from qwink.runtime.preparation import ImageOptions, Strips
+from qwink.runtime.strips import check_strips
 from qwink.types import SamplingParams, Shape, Task
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class ImageKeywords(TypedDict, total=False):
     """Second of the video to end at. None: its end."""
     pages: str | None
     """Pages of a PDF to show, such as "1-3,7". None: all."""
+    strips: Strips
+    """Whether a page is cut into strips that are read together: "auto" where the model cannot read
+    it as a whole, "off", or their number. For questions that want the text of one picture."""
     text_layer: TextLayer
     """"use": give the model the text that a page of a PDF carries, too."""
 
@@ -102,7 +106,7 @@ _SAMPLING_NAMES = tuple(field.name for field in fields(SamplingParams))
 SHAPE_NAMES = ("schema", "choices", "regex", "grammar")
 _WHOLE = {"min_pixels", "max_pixels", "max_image_pixels", "max_tokens", "top_k", "seed"}
 _WHOLE |= {"num_frames", "min_frames", "max_frames"}
-_OTHER = {"task", "resample", "stop", "fetch_policy", "text_layer", *SHAPE_NAMES}
+_OTHER = {"task", "resample", "stop", "fetch_policy", "text_layer", "strips", *SHAPE_NAMES}
 _MAY_BE_NONE = {"min_pixels", "max_pixels", "fetch_policy", "seed"}
 _MAY_BE_NONE |= {"fps", "num_frames", "start", "end"}
 
@@ -119,6 +123,8 @@ def split(
     for name, value in options.items():
         _check_name(name, (*_IMAGE_NAMES, *_SAMPLING_NAMES, *SHAPE_NAMES, *others))
         _check_type(name, value)
+    if "strips" in options:
+        check_strips(options["strips"])
     images = _sizes({name: value for name, value in options.items() if name in _IMAGE_NAMES})
     sampling = {name: value for name, value in options.items() if name in _SAMPLING_NAMES}
     stop = sampling.get("stop", ())
@@ -131,7 +137,7 @@ def split(
 def image_options(options: Mapping[str, Any]) -> ImageOptions:
     """Options of images alone. Raises OptionError as `split` does, and for those of sampling."""
     for name, value in options.items():
-        _check_name(name, _IMAGE_NAMES)
+        _check_name(name, tuple(known for known in _IMAGE_NAMES if known != "strips"))
         _check_type(name, value)
     return ImageOptions(**_sizes(options))
 

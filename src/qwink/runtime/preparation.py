@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from qwink.engine.base import Engine, image_key
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
     from qwink.inputs.fetch import FetchPolicy
 
 
+Strips = Literal["auto", "off"] | int
+
+
 @dataclass(frozen=True, slots=True)
 class ImageOptions:
     """How images are sized. Areas in pixels; None leaves them to the task.
 
     `video` says which frames of a video are shown, `pdf` which pages of a PDF.
 
-    `fetch_policy` says which URLs are fetched; without one, none are.
+    `fetch_policy` says which URLs are fetched; without one, none are. `strips` says into how many
+    strips a page is cut; see `runtime.strips`.
     """
 
     task: Task = "auto"
@@ -42,6 +46,7 @@ class ImageOptions:
     fetch_policy: FetchPolicy | None = None
     video: VideoOptions = field(default_factory=VideoOptions)
     pdf: PdfOptions = field(default_factory=PdfOptions)
+    strips: Strips = "auto"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,6 +22,18 @@ CUT_BY_LIMIT = "max_tokens allows more"
 Listener = Callable[[Event | Exception], None]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadStrip:
+    """The request for a strip of a page.
+
+    `overlaps`: its text begins with lines of the strip before. `joint` stands between the texts.
+    """
+
+    request: Request
+    overlaps: bool = False
+    joint: str = "\n"
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """A question ready to be run. `deadline` is on the clock of `time.monotonic`.
@@ -44,6 +56,8 @@ class Request:
     background: bool = False
     # Makes the sequence of another answer to the same question; it is given the answer's number.
     another: Callable[[int], Sequence] | None = None
+    # What runs instead of this request, if its page is read in strips.
+    strips: tuple[ReadStrip, ...] = ()
 
     def answers(self, count: int) -> list[Request]:
         """This request, and others like it: `count` in all.
@@ -51,12 +65,28 @@ class Request:
         The scheduler computes their prompt once. With a seed, answer i draws by `seed` + i.
         """
         assert count == 1 or self.another is not None
+        if self.strips:
+            return self._answers_of_strips(count)
         others = [
             replace(self, sequence=self.another(number), watch=self.watch.again())
             for number in range(1, count)
             if self.another is not None
         ]
         return [self, *others]
+
+    def _answers_of_strips(self, count: int) -> list[Request]:
+        by_strip = [strip.request.answers(count) for strip in self.strips]
+        return [
+            replace(
+                self,
+                watch=self.watch if number == 0 else self.watch.again(),
+                strips=tuple(
+                    replace(strip, request=requests[number])
+                    for strip, requests in zip(self.strips, by_strip, strict=True)
+                ),
+            )
+            for number in range(count)
+        ]
 
 
 @dataclass(slots=True, eq=False)

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from qwink.cache.embeddings import EmbeddingCache
@@ -25,6 +26,7 @@ from qwink.engine.base import Engine
 from qwink.errors import Cancelled, DeadlineExceeded, EngineStopped, QwinkError
 from qwink.runtime.answers import Answers
 from qwink.runtime.chunks import Chunks
+from qwink.runtime.joined import Joined, Running
 from qwink.runtime.prompts import Prompts
 from qwink.runtime.request import Listener, Request, Ticket
 from qwink.runtime.shares import Clock, Shares
@@ -106,17 +108,27 @@ class Scheduler:
         if not self.alive:
             raise EngineStopped("the engine has stopped; load the model again")
 
-    def submit(self, request: Request, listener: Listener) -> Ticket:
+    def submit(self, request: Request, listener: Listener) -> Running:
         """Queue a request. `listener` is called from the engine thread with each event and, in
         the end, with the event that carries the result or with an exception.
 
         Raises Overloaded when the queue is full, EngineStopped when nothing runs any more.
         """
+        if not request.strips:
+            return self._queue(request, listener)
+        joined = Joined(request, listener)
+        # One slot is left to other requests. Only the first strip can be one too many.
+        later = partial(self._queue, admitted=True)
+        joined.start(self._queue, later, max(1, self.limits.max_running - 1))
+        return joined
+
+    def _queue(self, request: Request, listener: Listener, *, admitted: bool = False) -> Ticket:
         self.check()
         ticket = Ticket(request, listener, next(self._numbers), self._prompts.work_done)
         with self._wake:
             self.check()  # the engine thread holds the lock when it ends
-            self._waiting.check(request, self._tickets())
+            if not admitted:
+                self._waiting.check(request, self._tickets())
             request.watch.queued()
             self._waiting.tickets.append(ticket)
             self._wake.notify()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from qwink.types import STAGES, Origin, Stage, Timings
@@ -21,6 +21,7 @@ class Stopwatch:
         self._queue = 0.0
         self._queued_at: float | None = None
         self._first_token: float | None = None
+        self._spans: list[tuple[Stage, float, float]] = []  # when stages began and ended
 
     def again(self) -> Stopwatch:
         """A watch for another answer to the same request, whose preparation is counted here."""
@@ -38,7 +39,9 @@ class Stopwatch:
             self.add(stage, time.perf_counter() - start)
 
     def add(self, stage: Stage, seconds: float) -> None:
-        """Count time that the caller measured."""
+        """Count time that the caller measured, up to now."""
+        now = time.perf_counter()
+        self._spans.append((stage, now - seconds, now))
         self._spent[stage] += seconds
         self._origins[stage] = "computed"
 
@@ -73,6 +76,26 @@ class Stopwatch:
     def _elapsed(self) -> float:
         return time.perf_counter() - self._started
 
+    def join(self, others: Sequence[Stopwatch]) -> None:
+        """Count what requests did that ran together for this one. Time that several spent in a
+        stage at once counts once, and so does a step that they shared."""
+        for stage in STAGES:
+            spans = sorted(
+                span[1:] for other in others for span in other._spans if span[0] == stage
+            )
+            seconds, count = _union(spans)
+            self._spent[stage] += seconds
+            self._num_steps += count if stage == "generate" else 0
+            origins = {other._origins[stage] for other in others}
+            for origin in ("computed", "reused"):
+                if origin in origins and self._origins[stage] != "computed":
+                    self._origins[stage] = origin
+                    break
+        first = others[0]
+        for note in first._notes:
+            self.note(note)
+        self._queue, self._first_token = first._queue, first._first_token
+
     def timings(self) -> Timings:
         """The times so far, in milliseconds."""
         stages = {f"{stage}_ms": spent * 1e3 for stage, spent in self._spent.items()}
@@ -85,3 +108,14 @@ class Stopwatch:
             origins=dict(self._origins),
             notes=tuple(self._notes),
         )
+
+
+def _union(spans: Sequence[tuple[float, float]]) -> tuple[float, int]:
+    """The time that is in at least one span, and how many groups of overlapping spans there are."""
+    seconds, count, reached = 0.0, 0, 0.0
+    for start, end in spans:
+        # The spans of one step end one after the other, so that the next step begins within.
+        count += start >= reached - 0.5 * (end - start)
+        seconds += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return seconds, count

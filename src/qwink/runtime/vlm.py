@@ -7,17 +7,14 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
 from qwink.engine.base import Engine
 from qwink.errors import EngineStopped, OptionError
-from qwink.inputs.chat import ChatTemplate
-from qwink.inputs.prompt import build_prompt, check_context
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.inputs.tools import Tool
-from qwink.runtime.choosing import ChoiceSequence
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
 from qwink.runtime.grammars import Grammars
@@ -32,12 +29,11 @@ from qwink.runtime.options import (
     split,
 )
 from qwink.runtime.preparation import ImageOptions, prepare_image
-from qwink.runtime.request import CUT_BY_LIMIT, Request
+from qwink.runtime.request import Request
+from qwink.runtime.requests import MadeOf, Model, RequestMaker
 from qwink.runtime.sampling import AskedSampling
 from qwink.runtime.scheduler import Scheduler
-from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
-from qwink.runtime.turns import Turns
 from qwink.runtime.waiting import Limits
 from qwink.types import (
     EncodedImage,
@@ -49,17 +45,6 @@ from qwink.types import (
 )
 
 DEFAULT_CONTEXT = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What a loaded model consists of."""
-
-    name: str
-    engine: Engine
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    sampling: SamplingParams  # the model's own defaults
 
 
 class VLM:
@@ -402,58 +387,6 @@ class VLM:
         help to draft the answer, and do not change it.
         """
         model = self._open_model()  # before the work of decoding
-        shape = sampling.shape if isinstance(sampling, AskedSampling) else None
-        ignored: tuple[str, ...] = ()
-        if shape is not None and shape.kind != "choices":  # refused before the work
-            _, ignored = self._grammars.constraint(shape)
-        watch = watch or Stopwatch()
-        preparing = Turns(model.engine, model.tokenizer, self.context, watch, cancelled)
-        turns = yield from preparing.prepare(messages, image_options)
-        with watch.stage("prefill"):
-            merge_size = model.engine.config.vision.merge_size
-            prompt = build_prompt(
-                turns,
-                model.tokenizer,
-                model.template,
-                merge_size,
-                continue_final=continue_final,
-                tools=tools,
-            )
-        check_context(prompt, self.context)
-        room = self.context - len(prompt)
-        if isinstance(sampling, AskedSampling):
-            sampling = sampling.for_task(preparing.task)
-        full = f"the context of {self.context} is full" if sampling.max_tokens >= room else None
-        chosen = replace(sampling, max_tokens=min(sampling.max_tokens, room))
-
-        def sequence(number: int) -> TokenSequence:
-            seed = None if chosen.seed is None else chosen.seed + number
-            params = replace(chosen, seed=seed)
-            common = model.tokenizer, self._forbidden, self._vocab_size
-            if shape is not None and shape.kind == "choices":
-                return ChoiceSequence(prompt, params, *common, shape, room, num_logprobs)
-            return TokenSequence(
-                prompt,
-                params,
-                *common,
-                num_logprobs,
-                self.drafting.drafter(prompt, hints, shape),
-                constraint=None if shape is None else self._grammars.constraint(shape)[0],
-            )
-
-        first, most = sequence(0), chosen.max_tokens
-        if isinstance(first, ChoiceSequence):
-            most = max(most, first.num_reserved)
-        return Request(
-            first,
-            tuple(preparing.images.values()),
-            most,
-            self.name,
-            watch,
-            (*ignored, *preparing.warnings, *self.drafting.unused(hints)),
-            cut_reason=full or CUT_BY_LIMIT,
-            task=preparing.task,
-            shown=preparing.shown,
-            shape=shape,
-            another=sequence,
-        )
+        maker = RequestMaker(model, self.context, self._grammars, self.drafting, self._forbidden)
+        made = MadeOf(messages, image_options, sampling, num_logprobs, continue_final, tools, hints)
+        return (yield from maker.steps(made, watch or Stopwatch(), cancelled))

@@ -204,7 +204,8 @@ def image_options(request: AnswerRequest) -> ImageOptions:
     if nested is not None:
         low = nested.min_pixels if low is None else low
         high = nested.max_pixels if high is None else high
-    return ImageOptions(request.task or "auto", low, high)
+    strips = "auto" if request.strips is None else request.strips
+    return ImageOptions(request.task or "auto", low, high, strips=strips)
 
 
 def sampling_of(

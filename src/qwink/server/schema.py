@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from qwink.inputs.budget import TOKEN_PIXELS
+from qwink.inputs.strips import MOST_STRIPS
 from qwink.server.fields import (
     INTEGRAL,
     Count,
@@ -83,6 +84,9 @@ MAX_CHOICES = 8  # answers to one request
 Pixels = Annotated[int, Field(ge=TOKEN_PIXELS), INTEGRAL]
 
 
+Strips = Literal["auto", "off"] | Annotated[int, Field(ge=2, le=MOST_STRIPS), INTEGRAL]
+
+
 class StreamOptions(Lenient):
     include_usage: bool | None = None
 
@@ -156,6 +160,9 @@ class AnswerRequest(Lenient):
     min_pixels: Pixels | None = None
     max_pixels: Pixels | None = None
     mm_processor_kwargs: ProcessorOptions | None = None
+    strips: (
+        Literal["auto", "off"] | Annotated[int, Field(ge=2, le=MOST_STRIPS), INTEGRAL] | None
+    ) = Field(None, description="Whether a page is cut into strips that are read together.")
 
     stream_options: StreamOptions | None = None
     service_tier: Literal["auto", "default", "flex"] | None = Field(

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from qwink.errors import DeadlineExceeded, EngineStopped, Overloaded
-from qwink.runtime.request import Listener, Request, Ticket
+from qwink.runtime.joined import Running
+from qwink.runtime.request import Listener, Request
 from qwink.runtime.vlm import VLM
 from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.metrics import Metrics
@@ -252,7 +253,7 @@ class AnswerEvents:
     ) -> None:
         """`count`: how many answers there are; `on_result` is called with each result."""
         self.count = count
-        self.tickets: list[Ticket] = []
+        self.tickets: list[Running] = []
         self.on_close: Callable[[], None] = lambda: None
         self._loop, self._deadline, self._on_result = loop, deadline, on_result
         self._inbox: asyncio.Queue[tuple[int, Event | Exception]] = asyncio.Queue()

@@ -16,7 +16,7 @@ from qwink.native import capabilities
 from qwink.runtime.costs import StepCosts
 from qwink.runtime.engines import EngineOptions
 from qwink.runtime.models import find_artifact, open_model
-from qwink.runtime.vlm import Model
+from qwink.runtime.requests import Model
 from qwink.settings import Settings
 
 needs_kernels = pytest.mark.skipif(

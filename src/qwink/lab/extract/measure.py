@@ -18,7 +18,8 @@ from qwink.lab.record import Record, record
 from qwink.lab.statistics import Summary, paired_ratio
 from qwink.runtime.listening import listen
 from qwink.runtime.messages import user_message
-from qwink.runtime.vlm import VLM, Model
+from qwink.runtime.requests import Model
+from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import Result
 

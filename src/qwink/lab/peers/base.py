@@ -46,7 +46,19 @@ class Peer(Protocol):
         ...
 
 
-def serve(load: Callable[..., Peer]) -> None:
+class Crowd(Protocol):
+    """A loaded model that answers about many pictures at once."""
+
+    def versions(self) -> dict[str, str]:
+        """As for `Peer`."""
+        ...
+
+    def answer_all(self, pictures: list[bytes], question: str, num_tokens: int) -> list[int]:
+        """The number of tokens of each answer, greedy; the time of this call is measured."""
+        ...
+
+
+def serve(load: Callable[..., Peer | Crowd]) -> None:
     """Load the peer with the options in the first argument and answer until stdin ends."""
     replies = _own_stdout()
     try:
@@ -59,15 +71,13 @@ def serve(load: Callable[..., Peer]) -> None:
         raise
 
 
-def _reply(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
+def _reply(peer: Any, request: dict[str, Any]) -> dict[str, Any]:
+    if "pictures" in request:
+        return _reply_to_all(peer, request)
     picture, wanted = base64.b64decode(request["picture"]), request["num_tokens"]
     faults, started = _major_faults(), time.perf_counter()
-    answer = peer.answer(picture, request["question"], wanted)
-    if answer.num_tokens != wanted:
-        raise ValueError(
-            f"the answer has {answer.num_tokens} tokens instead of {wanted}; ask for fewer, or a "
-            "question whose answer is longer"
-        )
+    answer: PeerAnswer = peer.answer(picture, request["question"], wanted)
+    _check_length(answer.num_tokens, wanted)
     reply: dict[str, Any] = {"first_token_ms": (answer.first_at - started) * 1e3}
     if wanted > 1:
         took = answer.last_at - answer.first_at
@@ -79,6 +89,29 @@ def _reply(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
         "peak_rss_bytes": _peak_rss_bytes(),
         "num_major_faults": _major_faults() - faults,
     }
+
+
+def _reply_to_all(peer: Crowd, request: dict[str, Any]) -> dict[str, Any]:
+    pictures = [base64.b64decode(picture) for picture in request["pictures"]]
+    faults, started = _major_faults(), time.perf_counter()
+    lengths = peer.answer_all(pictures, request["question"], request["num_tokens"])
+    spent_ms = (time.perf_counter() - started) * 1e3
+    for length in lengths:
+        _check_length(length, request["num_tokens"])
+    return {
+        "all_ms": spent_ms,
+        "images_per_hour": len(lengths) * 3.6e6 / spent_ms,
+        "peak_rss_bytes": _peak_rss_bytes(),
+        "num_major_faults": _major_faults() - faults,
+    }
+
+
+def _check_length(found: int, wanted: int) -> None:
+    if found != wanted:
+        raise ValueError(
+            f"the answer has {found} tokens instead of {wanted}; ask for fewer, or a question "
+            "whose answer is longer"
+        )
 
 
 def _own_stdout() -> TextIO:

@@ -28,6 +28,7 @@ class Setting:
     options: dict[str, Any]
     best: bool = False
     apart: bool = False
+    adapter: str = ""  # empty: that of the peer in ADAPTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,33 @@ SETTINGS = (
 )
 
 
+# For many pictures at once. OpenVINO's scheduler runs a whole prompt, or parts of prompts, beside
+# the answers. llama.cpp's slots share a step.
+CROWDS = (
+    *(
+        Setting(
+            f"openvino-int4-{precision}-{running}{'' if split else '-whole'}",
+            "openvino",
+            {**_openvino(precision, 128), "running": running, "split": split},
+            adapter="openvino_crowd",
+        )
+        for precision in ("bf16", "f32")
+        for running in (8, 16)
+        for split in (True, False)
+    ),
+    *(
+        Setting(
+            f"llama.cpp-{text}-{running}",
+            "llama.cpp",
+            {**_llama(text, "bf16"), "running": running},
+            adapter="llama_crowd",
+        )
+        for text in ("Q4_0", "Q4_0-pure")
+        for running in (4, 8)
+    ),
+)
+
+
 def ours(artifacts: Sequence[str], cap: Cap | None = None) -> list[Contender]:
     """qwink in this environment, for each `NAME=FOLDER`."""
     pairs = [item.partition("=") for item in artifacts]
@@ -122,7 +150,7 @@ def contender(
         for key, value in setting.options.items()
     }
     return Contender(
-        *(setting.name, setting.peer, ADAPTERS[setting.peer], python, options),
+        *(setting.name, setting.peer, setting.adapter or ADAPTERS[setting.peer], python, options),
         apart=apart or setting.apart,
         variables=cap.variables if cap else {},
         packages=_build(setting.peer, home, cap) if cap and setting.peer in COMPILED else None,

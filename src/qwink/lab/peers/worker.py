@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -81,12 +82,15 @@ class Worker:
 
     def ask(self, picture: bytes, question: str, num_tokens: int) -> dict[str, Any]:
         """The figures of one answer. Raises PeerFailed."""
+        return self._send({"picture": _text(picture)}, question, num_tokens)
+
+    def ask_all(self, pictures: Sequence[bytes], question: str, num_tokens: int) -> dict[str, Any]:
+        """The figures of answers about all pictures, at once. Raises PeerFailed."""
+        return self._send({"pictures": list(map(_text, pictures))}, question, num_tokens)
+
+    def _send(self, asked: dict[str, Any], question: str, num_tokens: int) -> dict[str, Any]:
         self.wait()
-        request = {
-            "picture": base64.b64encode(picture).decode(),
-            "question": question,
-            "num_tokens": num_tokens,
-        }
+        request = {**asked, "question": question, "num_tokens": num_tokens}
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
@@ -124,3 +128,7 @@ class Worker:
         self._log.seek(0)
         lines = self._log.read().strip().splitlines() or ["no message"]
         return f"exit status {self._process.returncode}: {lines[-1]}"
+
+
+def _text(picture: bytes) -> str:
+    return base64.b64encode(picture).decode()

@@ -170,4 +170,4 @@ def _request(vlm: VLM, sample: Sample, options: VerifyOptions) -> Request:
     message = user_message([sample.image], _question(sample, options), options.task)
     # As users get it for tasks that read or locate: greedy, with the model's own penalties.
     greedy = replace(vlm.sampling, temperature=0.0, max_tokens=options.max_tokens)
-    return vlm.prepare([message], ImageOptions(task=options.task), greedy)
+    return vlm.prepare([message], ImageOptions(task=options.task, strips="off"), greedy)
