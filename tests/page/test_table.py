@@ -134,7 +134,9 @@ def test_fields_become_columns_and_errors_are_retried(visit: Visit, tmp_path: Pa
     found = [json.loads(text) for text in download(visit, "JSON lines").splitlines()]
     assert all(isinstance(one["parsed"]["total"], int | float) for one in found)
     page.get_by_role("button", name="A JSON Schema").click()
-    expect(page.get_by_role("textbox", name="A JSON Schema")).to_have_value(json.dumps(schema, indent=2))
+    expect(page.get_by_role("textbox", name="A JSON Schema")).to_have_value(
+        json.dumps(schema, indent=2)
+    )
 
 
 def test_pages_of_a_pdf_are_rows(visit_of: MakeVisit, server: Server) -> None:
