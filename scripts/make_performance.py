@@ -16,6 +16,7 @@ from scripts.performance import (
     charts,
     cost,
     introduction,
+    jobs,
     ladder,
     load,
     peers,
@@ -31,7 +32,20 @@ from scripts.performance.layout import Results, Section
 
 ROOT = Path(__file__).resolve().parent.parent
 SECTIONS = (
-    *(introduction, ladder, peers, processors, speed, stages, start, serving, load, cost, quality),
+    *(
+        introduction,
+        ladder,
+        peers,
+        processors,
+        speed,
+        stages,
+        start,
+        serving,
+        jobs,
+        load,
+        cost,
+        quality,
+    ),
     repeat,
 )
 

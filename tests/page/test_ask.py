@@ -47,7 +47,7 @@ def test_drop_ask_and_see_where_the_time_went(visit: Visit) -> None:
     expected = ["queue", "fetch", "decode", "resize", "encode", "prefill", "generate"]
     assert [stage for stage in stages if stage != "other"] == expected
     expect(turn.locator(".bar")).to_have_attribute("aria-label", re.compile(r"generate [\d.]+ m?s"))
-    expect(turn.locator(".facts")).to_contain_text("tokens/s")
+    expect(turn.locator(".timings > summary")).to_contain_text("tokens/s")
     # The expected time comes from the times of this answer.
     expect(visit.page.locator("#cost")).to_contain_text("to the first word")
     expect(visit.page.locator("#live")).to_contain_text("The answer is complete.")

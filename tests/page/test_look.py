@@ -334,7 +334,7 @@ def test_accessibility(visit_of: MakeVisit, server: Server, scheme: str) -> None
     check("with a picture")
     visit.ask("Locate the circle.")
     turn = visit.answered()
-    turn.locator(".timings summary").click()
+    turn.locator(".timings > summary").click()
     check("with an answer")
 
 

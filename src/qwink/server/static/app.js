@@ -4,6 +4,8 @@ import * as api from './api.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
 import { byId } from './dom.js';
+import { History } from './history.js';
+import { HistoryList } from './history-list.js';
 import * as i18n from './i18n.js';
 import { askKey } from './key.js';
 import * as presets from './presets.js';
@@ -32,12 +34,43 @@ const conversation = new Conversation({
     composer.restore(turn);
   },
   onError,
+  onChange: keep,
+});
+const history = new History();
+let keeping = Promise.resolve();
+
+/** Keeps the conversation as it is now, after what is being kept already. */
+function keep() {
+  const { id, record } = conversation;
+  if (history.on) history.current = record.length ? id : null;
+  keeping = keeping.then(() => (record.length ? history.save(id, record) : history.remove(id))).catch(() => {});
+}
+
+async function openConversation(id) {
+  const found = await history.load(id);
+  if (!found) return;
+  history.current = id;
+  await conversation.restore(id, found.turns);
+}
+
+function begin() {
+  conversation.clear();
+  history.current = null;
+  byId('fresh').hidden = true;
+  composer.busy = false;
+}
+
+const list = new HistoryList(history, {
+  onOpen: openConversation,
+  onGone: (id) => { if (id === null || id === conversation.id) begin(); },
 });
 
 function onError({ code }) {
   if (['network', 'not_ready', 'shutting_down', 'engine_stopped', 'invalid_api_key', 'model_not_found'].includes(code)) {
     composer.budgets = null;
-    connect();
+    byId('history').addEventListener('click', () => { list.open(); });
+connect();
+if (history.on && history.current) openConversation(history.current);
   }
 }
 
@@ -129,11 +162,11 @@ showMode();
 byId('theme').addEventListener('click', nextTheme);
 byId('language').addEventListener('click', () => speak(i18n.language === 'zh' ? 'en' : 'zh', true));
 byId('fresh').addEventListener('click', () => {
-  conversation.clear();
-  byId('fresh').hidden = true;
+  begin();
   byId('question').value = presets.preset().prompt;
-  composer.busy = false;
   composer.show();
   byId('question').focus();
 });
+byId('history').addEventListener('click', () => { list.open(); });
 connect();
+if (history.on && history.current) openConversation(history.current);

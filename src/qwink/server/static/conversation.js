@@ -4,15 +4,19 @@ import * as api from './api.js';
 import { areas } from './budget.js';
 import { byId } from './dom.js';
 import { t } from './i18n.js';
+import { newId } from './history.js';
 import * as images from './images.js';
 import { TurnView } from './turn.js';
 
+const SAVE_EVERY = 1000; // ms, while an answer comes
+
 export class Conversation {
-  /** `hooks`: budgets(), onState(busy), onAnswer(), onError(error), onTakeBack(turn). */
+  /** `hooks`: budgets(), onState(busy), onAnswer(), onError(error), onTakeBack(turn), onChange(). */
   constructor(hooks) {
     this.hooks = hooks;
     this.turns = [];
     this.aborter = null;
+    this.id = newId();
   }
 
   get busy() { return this.aborter !== null; }
@@ -22,10 +26,38 @@ export class Conversation {
   /** Adds a turn and requests its answer. `settings`: { task, tokens, temperature, max, system, sampling }. */
   ask(question, pictures, settings) {
     const turn = { question, pictures, settings, text: '' };
-    turn.view = new TurnView(question, pictures, [...this.pictures, ...pictures], () => this.retry(turn), () => this.takeBack(turn));
+    this.add(turn);
+    return this.run(turn);
+  }
+
+  add(turn) {
+    turn.view = new TurnView(turn.question, turn.pictures, [...this.pictures, ...turn.pictures], () => this.retry(turn), () => this.takeBack(turn));
     this.turns.push(turn);
     byId('thread').append(turn.view.element);
-    return this.run(turn);
+  }
+
+  /** What a browser keeps of the turns. */
+  get record() {
+    return this.turns.map(({ question, settings, text, outcome, pictures }) => ({
+      question, settings, text, outcome: outcome ?? null,
+      pictures: pictures.map(({ kind, name, file, pages, from, to }) => ({ kind, name, file, pages, from, to })),
+    }));
+  }
+
+  /** Shows turns that were kept. An answer that had not ended stays as far as it came, and can be asked again. */
+  async restore(id, turns) {
+    this.clear();
+    this.id = id;
+    for (const { question, settings, text, outcome, pictures } of turns) {
+      const opened = await Promise.all(pictures.map(reopened));
+      if (this.id !== id) return; // another conversation was opened meanwhile
+      const turn = { question, settings, text, outcome, pictures: opened.filter(Boolean) };
+      this.add(turn);
+      turn.view.text = text;
+      const lost = opened.includes(null) ? [t('history.lost')] : [];
+      turn.view.finish({ browserMs: 0, limit: settings.max, ...(outcome ?? { left: true }), more: lost });
+    }
+    this.hooks.onState(false);
   }
 
   retry(turn) {
@@ -39,6 +71,7 @@ export class Conversation {
     this.turns.pop();
     turn.view.element.remove();
     this.hooks.onTakeBack(turn);
+    this.hooks.onChange();
   }
 
   stop() { this.aborter?.abort(); }
@@ -48,6 +81,7 @@ export class Conversation {
     this.aborter = null;
     this.pictures.forEach(images.close);
     this.turns = [];
+    this.id = newId();
     byId('thread').replaceChildren();
   }
 
@@ -57,7 +91,9 @@ export class Conversation {
     this.aborter = aborter;
     this.hooks.onState(true);
     turn.text = '';
+    turn.outcome = null;
     view.begin();
+    this.hooks.onChange();
     document.documentElement.scrollTop = document.documentElement.scrollHeight;
     const outcome = { browserMs: 0, limit: turn.settings.max };
     try {
@@ -68,6 +104,8 @@ export class Conversation {
     }
     if (this.aborter !== aborter) return; // the user began a new conversation
     this.aborter = null;
+    turn.outcome = outcome;
+    this.hooks.onChange();
     view.end(outcome);
     say(outcome.error ? '' : `${turn.text} ${outcome.last ? t('now.done') : t('finish.stopped')}`);
     this.hooks.onState(false);
@@ -107,6 +145,10 @@ export class Conversation {
           if (turn.view.stage !== 'generate') doing('generate');
           turn.text += choice.delta.content;
           turn.view.write(choice.delta.content);
+          if (performance.now() - (turn.saved ?? 0) > SAVE_EVERY) {
+            turn.saved = performance.now();
+            this.hooks.onChange();
+          }
         }
         if (choice?.finish_reason) {
           merged.finish_reason = choice.finish_reason;
@@ -144,6 +186,16 @@ export class Conversation {
     const text = t(key, { n: error.retryAfter, message: error.message });
     return text === key ? t('error.other', { message: error.message }) : text;
   }
+}
+
+/** A picture that was kept, opened again; null if that fails. */
+async function reopened({ file, name, pages, from, to }) {
+  try {
+    const picture = await images.open(file instanceof File ? file : new File([file], name, { type: file.type }));
+    if (pages) picture.pages = pages;
+    if (to !== undefined) Object.assign(picture, { from, to });
+    return picture;
+  } catch { return null; }
 }
 
 /** The result of a promise; rejects with AbortError as soon as the signal aborts. */

@@ -26,18 +26,27 @@ export function timings({ timings: times, usage }, browserMs) {
   const list = h('dl', { class: 'stages' }, shown.map((one) => h('div', { title: t(`about.${one.stage}`), 'data-stage': one.stage },
     h('dt', null, h('span', { class: `key ${one.stage}${one.reused ? ' reused' : ''}`, 'aria-hidden': 'true' }), t(`stage.${one.stage}`)),
     h('dd', null, one.reused ? t('reused') : time(one.ms)))));
-  return h('section', { class: 'timings', 'aria-label': t('where') }, bar, list, summary(times, usage), details(times, usage, browserMs));
+  return h('details', { class: 'timings' }, h('summary', null, brief(times, usage)), bar, list, summary(times, usage), details(times, usage, browserMs));
+}
+
+/** The line that is always seen. */
+function brief(times, usage) {
+  const facts = [t('brief.first', { time: time(times.first_token_ms) }), t('brief.total', { time: time(times.total_ms) })];
+  const rate = speed(times, usage);
+  return [...facts, ...(rate ? [t('speed', { n: rate })] : [])].join(' · ');
+}
+
+function speed(times, usage) {
+  const after = usage.completion_tokens - 1;
+  if (after <= 0 || times.generate_ms <= 0) return null;
+  return ((after * 1000) / times.generate_ms).toLocaleString(language, { maximumSignificantDigits: 3 });
 }
 
 function summary(times, usage) {
-  const facts = [t('total', { time: time(times.total_ms) }), t('first', { time: time(times.first_token_ms) })];
   const after = usage.completion_tokens - 1;
-  if (after > 0 && times.generate_ms > 0) {
-    const speed = ((after * 1000) / times.generate_ms).toLocaleString(language, { maximumSignificantDigits: 3 });
-    facts.push(t('speed', { n: speed }));
-    // Fewer where drafts were right or the answer's shape left no choice.
-    if (times.num_steps < after) facts.push(t('steps', { n: after, steps: times.num_steps }));
-  }
+  const facts = [t('total', { time: time(times.total_ms) }), t('first', { time: time(times.first_token_ms) })];
+  // Fewer where drafts were right or the answer's shape left no choice.
+  if (times.num_steps < after) facts.push(t('steps', { n: after, steps: times.num_steps }));
   return h('p', { class: 'facts' }, facts.join(' · '));
 }
 

@@ -74,7 +74,7 @@ export class TurnView {
   /** Shows the end of an answer. `outcome`: { last } if it is complete, { stopped } or { error: text }. */
   end(outcome) { following(() => this.finish(outcome), this.answer); }
 
-  finish({ last, browserMs, stopped, error, limit }) {
+  finish({ last, browserMs, stopped, error, limit, left, more = [] }) {
     clearInterval(this.clock);
     if (this.frame !== undefined) cancelAnimationFrame(this.frame);
     this.answer.removeAttribute('aria-busy');
@@ -94,6 +94,8 @@ export class TurnView {
     const remarks = [...(last?.warnings ?? [])];
     if (reason && reason !== 'stop') remarks.push(t(`finish.${reason}`, { n: limit ?? last.usage.completion_tokens }));
     if (stopped) remarks.push(t('finish.stopped'));
+    if (left) remarks.push(t('finish.left'));
+    remarks.push(...more);
     this.foot.replaceChildren(
       ...remarks.map((remark) => h('p', { class: 'remark' }, remark)),
       ...(error ? [h('p', { class: 'error', role: 'alert' }, error)] : []),

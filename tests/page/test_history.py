@@ -1,0 +1,86 @@
+"""Conversations that the browser keeps: over a reload, in a list, and not if the user says so."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Route, expect
+
+from tests.page.visit import PATIENCE_MS, Visit, receipt
+
+
+def test_a_reload_keeps_the_conversation(visit: Visit) -> None:
+    visit.pick(receipt())
+    visit.ask("What does it say?")
+    turn = visit.answered()
+    expect(turn.locator(".text")).to_have_text("Total 42.50")
+    visit.page.reload()
+    turn = visit.ready().answered()
+    expect(turn.locator(".text")).to_have_text("Total 42.50")
+    expect(turn.locator(".shown img")).to_have_count(1)
+    expect(turn.locator(".timings > summary")).to_contain_text("to the first word")
+    # The conversation goes on with its picture.
+    visit.ask("Read the text.")
+    visit.answered(2)
+    assert len(visit.asked()) == 2
+    roles = [message["role"] for message in visit.asked()[-1]["messages"]]
+    assert roles == ["user", "assistant", "user"]
+
+
+def test_a_reload_in_the_middle_asks_nothing_twice(visit: Visit) -> None:
+    held: list[Route] = []
+    visit.page.route("**/v1/chat/completions", held.append)
+    visit.ask("Describe this picture.")
+    expect(visit.page.locator(".now")).not_to_be_empty()
+    visit.page.wait_for_timeout(300)  # until the browser has kept it
+    visit.page.unroute("**/v1/chat/completions")
+    visit.page.reload()
+    turn = visit.ready().page.locator(".turn").last
+    expect(turn.locator(".question")).to_have_text("Describe this picture.")
+    expect(turn.locator(".remark")).to_have_text("The page was left before the answer ended.")
+    assert len(held) == 1
+    turn.locator(".retry").click()
+    visit.answered()
+
+
+def test_conversations_are_listed_searched_renamed_and_deleted(visit: Visit) -> None:
+    page = visit.page
+    for number, question in enumerate(("What does it say?", "Read the text.")):
+        visit.pick(receipt())
+        visit.ask(question)
+        visit.answered()
+        if number == 0:
+            page.click("#fresh")
+    page.click("#history")
+    dialog = page.locator("#history-dialog")
+    rows = dialog.locator(".conversations > li")
+    expect(rows).to_have_count(2)
+    dialog.get_by_role("searchbox").fill("does it")
+    expect(rows).to_have_count(1)
+    with page.expect_download() as download:
+        rows.get_by_role("button", name="Markdown").click()
+    text = download.value.path().read_text("utf-8")
+    assert "**What does it say?**" in text
+    assert "Total 42.50" in text
+    assert "](data:image/png;base64," in text
+    rows.get_by_role("button", name="Rename").click()
+    dialog.locator(".conversations input").fill("A receipt")
+    dialog.locator(".conversations input").press("Enter")
+    dialog.get_by_role("searchbox").fill("A receipt")
+    rows.locator(".title").click()
+    expect(page.locator(".turn .question")).to_have_text("What does it say?")
+    page.click("#history")
+    dialog.get_by_role("button", name="Delete all").click()
+    expect(dialog).to_contain_text("No conversations are kept")
+    expect(page.locator(".turn")).to_have_count(0, timeout=PATIENCE_MS)
+
+
+def test_nothing_is_kept_if_the_user_says_so(visit: Visit) -> None:
+    page = visit.page
+    page.click("#history")
+    page.locator("#history-dialog input[type=checkbox]").uncheck()
+    page.get_by_role("button", name="Close").click()
+    visit.pick(receipt())
+    visit.ask("What does it say?")
+    visit.answered()
+    page.reload()
+    visit.ready()
+    expect(page.locator(".turn")).to_have_count(0)
