@@ -5,6 +5,8 @@ IMAGE ?= examples/receipt.png
 Q ?= What does it say?
 SOAK_MINUTES ?= 2
 FUZZ_MINUTES ?= 2
+# Processes that run tests at once.
+TEST_JOBS ?= 2
 # To the shell as they are, whatever quotes they hold.
 export IMAGE Q
 
@@ -28,7 +30,7 @@ ask: $(RUNTIME) ## answer a question about a picture: make ask IMAGE=photo.jpg Q
 	@$(BIN)/qwink ask "$$IMAGE" --question "$$Q"
 
 test: check ## run all checks and tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 check: $(DEV) ## check style and types
 	@$(BIN)/ruff check

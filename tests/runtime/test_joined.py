@@ -20,6 +20,7 @@ from qwink.runtime.requests import Model
 from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import EncodedImage, Event, Result
+from tests.inputs.pdfs import write_pdf
 
 COUNT = 4
 OPTIONS: dict[str, Any] = {"task": "ocr", "max_pixels": 256 * 1024, "min_pixels": 1024}
@@ -153,6 +154,14 @@ def test_strips_are_of_one_picture(vlm: VLM, page: np.ndarray[Any, Any]) -> None
         vlm.ask(encoded, "Read the text.", strips=4)
     with pytest.raises(OptionError, match="unknown option 'strips'"):
         vlm.encode(page, strips=4)
+
+
+def test_a_page_of_a_pdf_is_cut(vlm: VLM) -> None:
+    pdf = write_pdf(["Total 42.50", "Page two"])
+    found = vlm.ask(pdf, "Read the text.", strips=2, pages="2", **OPTIONS)
+    assert any(note.startswith("strips: ") for note in found.timings.notes)
+    with pytest.raises(OptionError, match="of a PDF, choose one page"):
+        vlm.ask(pdf, "Read the text.", strips=2, **OPTIONS)
 
 
 def test_without_a_cut_the_page_stays_whole(vlm: VLM) -> None:

@@ -18,7 +18,7 @@ from qwink.inputs.budget import TOKEN_PIXELS, asked_task, choose_budget, fit
 from qwink.inputs.containers import is_video
 from qwink.inputs.files import BinaryFile, read_object
 from qwink.inputs.images import OpenedImage, decode, open_image
-from qwink.inputs.pdf import is_pdf
+from qwink.inputs.pdf import PdfOptions, choose_pages, is_pdf, open_pdf
 from qwink.inputs.strips import (
     MOST_STRIPS,
     Cut,
@@ -28,6 +28,7 @@ from qwink.inputs.strips import (
     shown,
     transcribes,
 )
+from qwink.runtime.documents import page_picture
 from qwink.runtime.messages import DEFAULT_QUESTIONS, ImagePart, text_of
 from qwink.runtime.preparation import ImageOptions, PreparedImage, Strips, fetched
 from qwink.runtime.stopwatch import Stopwatch
@@ -100,7 +101,7 @@ class PageCutter:
         how = None if source is None else self._how(source, chosen, question, options.strips)
         if source is None or how is None:
             if by_number:
-                raise OptionError("strips are for pictures; for a PDF, ask about each page")
+                raise OptionError("strips are for pictures; of a PDF, choose one page")
             return None
         picture = self._decoded(source)
         with self._watch.stage("resize"):
@@ -115,6 +116,7 @@ class PageCutter:
             min_pixels=TOKEN_PIXELS,
             max_pixels=self._limits[1],
             strips="off",
+            pdf=PdfOptions(),
         )
         turns = tuple(
             StripTurns(_with_picture(messages, ImagePart(one, own)), strip.overlaps, strip.joint)
@@ -123,7 +125,7 @@ class PageCutter:
         return CutPage(turns, own.task, picture.warnings)
 
     def _opened(self, source: Any, options: ImageOptions) -> OpenedImage | Picture | None:
-        """A picture's header; None for other kinds of sources."""
+        """A picture's header, or the one page of a PDF; None for other kinds of sources."""
         if isinstance(source, Picture):
             return source
         if isinstance(source, EncodedImage | Video):
@@ -131,9 +133,16 @@ class PageCutter:
         with self._watch.stage("fetch"):
             source = fetched(source, options.fetch_policy)
             source = read_object(source) if isinstance(source, BinaryFile) else source
-            if is_video(source) or is_pdf(source):
+            if is_video(source):
                 return None
-            return open_image(source, options.max_image_pixels)
+            if not is_pdf(source):
+                return open_image(source, options.max_image_pixels)
+            pdf = open_pdf(source)
+        numbers = choose_pages(pdf.num_pages, options.pdf, pdf.name)
+        if len(numbers) != 1 or options.pdf.text_layer == "use":
+            return None
+        with self._watch.stage("decode"):
+            return page_picture(pdf, numbers[0])
 
     def _how(
         self,

@@ -8,7 +8,7 @@ import { newId } from './history.js';
 import * as images from './images.js';
 import { TurnView } from './turn.js';
 
-const SAVE_EVERY = 1000; // ms, while an answer comes
+const SAVE_EVERY = 2000; // ms, while an answer comes
 
 export class Conversation {
   /** `hooks`: budgets(), onState(busy), onAnswer(), onError(error), onTakeBack(turn), onChange(). */
