@@ -23,8 +23,8 @@ INTRODUCTION = """\
 <!-- Made by scripts/make_cli_docs.py: change the help texts in src/qwink/cli, then `make docs`. -->
 
 Answers go to stdout; hints, progress, warnings and errors to stderr. Exit codes: 0 success, 1 an
-error that the message explains, 2 wrong usage, 3 some rows of a batch have an error, 130
-interrupted.
+error that the message explains, 2 wrong usage, 3 some rows of a batch have an error, 4 the
+answer was cut off at its default length, 130 interrupted.
 """
 
 

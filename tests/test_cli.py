@@ -65,6 +65,18 @@ def test_answer_and_remarks_go_to_different_streams(qwink: RunQwink, picture: Pa
     assert again.out == ran.out
 
 
+def test_a_default_length_that_cuts_the_answer_is_an_exit_code(
+    qwink: RunQwink, picture: Path
+) -> None:
+    """The random model never ends an answer. A length that the user chose is no error."""
+    for options in (["--context", "160"], ["--context", "160", "--continue"]):
+        ran = qwink("ask", picture, "-q", "What is this?", *options)
+        assert ran.code == 4, ran.err
+        assert "the context of 160 is full" in ran.err
+    both = qwink("ask", picture, "--continue", "--max-tokens", "9")
+    assert_fails(both, 2, "--continue and --max-tokens exclude each other")
+
+
 def test_json_document_is_complete(qwink: RunQwink, picture: Path) -> None:
     ran = qwink("ask", picture, "--task", "ocr", "--json", *SHORT)
     assert ran.code == 0, ran.err

@@ -9,7 +9,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from qwink.engine.sampler import RepetitionGuard, Sampler, validate
+from qwink.engine.sampler import Sampler, validate
 from qwink.errors import GenerationError, OptionError
 from qwink.types import SamplingParams
 
@@ -213,31 +213,3 @@ def test_validation_names_the_option(name: str, value: Any) -> None:
 def test_defaults_are_valid() -> None:
     validate(SamplingParams())
     validate(SamplingParams(seed=2**64 - 1, stop=("a",), top_k=20, top_p=0.8, min_p=1.0))
-
-
-def _tripped_at(tokens: list[int]) -> int | None:
-    guard = RepetitionGuard()
-    return next((n for n, token in enumerate(tokens, 1) if guard.add(token)), None)
-
-
-@pytest.mark.parametrize(("period", "expected"), [(1, 128), (2, 128), (16, 128), (64, 512)])
-def test_endless_repetition_is_noticed(period: int, expected: int) -> None:
-    varied = list(range(1000, 1100))
-    assert _tripped_at(varied + list(range(period)) * 600) == 100 + expected
-
-
-def test_ordinary_repetition_passes() -> None:
-    rule = [1, 2] * 30  # | --- | --- | ...
-    leaders = [3] * 100  # ........
-    receipt = list(range(10, 22)) * 10
-    numbers = [token for n in range(200) for token in (n % 10, 7, 8)]
-    for tokens in (rule, leaders, receipt, list(range(63)) * 7, list(range(65)) * 20):
-        assert _tripped_at([*range(900, 950), *tokens, *range(800, 850)]) is None
-    assert _tripped_at(numbers[:200]) is None
-
-
-def test_a_broken_repetition_starts_anew() -> None:
-    assert _tripped_at(([1] * 127 + [2]) * 5) is None
-    # The same with a group of tokens of which one changes, as in a numbered list.
-    tokens = [token for n in range(100) for token in (4, 5, 6, 100 + n)]
-    assert _tripped_at(tokens) is None

@@ -36,19 +36,37 @@ def covered(cut: Cut) -> np.ndarray:
     return rows
 
 
-def test_each_line_becomes_a_strip_of_one_row_of_tokens() -> None:
+def test_lines_become_strips_of_one_row_of_tokens() -> None:
+    """A long line becomes several, each of whole words."""
     cut = cut_into_lines(text_page(9), 50_176)
-    assert cut.reason == "strips: 9 lines"
-    assert [strip.size[1] for strip in cut.strips] == [32] * 9
-    tops = [strip.box[1] for strip in cut.strips]
-    assert tops == sorted(tops)
+    lines = [strip for strip in cut.strips if strip.joint == "\n"]
+    assert len(lines) == 9
+    assert cut.reason == f"strips: {len(cut.strips)} lines"
+    assert [strip.size[1] for strip in cut.strips] == [32] * len(cut.strips)
     for strip in cut.strips:
         pixels = shown(cut, strip)
         assert pixels.shape == (strip.size[1], strip.size[0], 3)
         assert (pixels < 128).any()  # the print is there
-        assert (pixels[0] > 200).all()  # with ground above
-        assert (pixels[-1] > 200).all()
+        for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+            assert (edge > 200).all()  # with ground around
     assert cut_into_lines(text_page(1), 50_176).strips == ()
+
+
+def test_parts_of_a_line_hold_all_its_print_once() -> None:
+    page = text_page(6, width=1200)
+    image = PIL.Image.fromarray(page)
+    draw = PIL.ImageDraw.Draw(image)
+    for number in range(6):  # as prices stand apart
+        draw.text((1000, 20 + 40 * number), "42.50", "black", font(24))
+    page = np.asarray(image)
+    cut = cut_into_lines(page, 50_176)
+    counts = np.zeros(page.shape[:2], np.int64)
+    for strip in cut.strips:
+        left, top, right, bottom = strip.box
+        counts[top:bottom, left:right] += 1
+    assert (counts[(page < 128).any(axis=2)] == 1).all()
+    last = [strip for strip in cut.strips if strip.box[0] > 900]
+    assert [strip.joint for strip in last] == [" "] * 6
 
 
 @pytest.mark.parametrize("count", [2, 4, 8])

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from . import questions as qs
 from . import tokenizer as tk
+from . import varied
 from .pictures import SIZES, SMALL, Sample, sample
 from .prompt import conversation
 
@@ -115,23 +116,28 @@ def collate(samples: list[Sample], rng: random.Random, varied: bool) -> Batch:
 class Stream(torch.utils.data.IterableDataset[Batch]):
     """Endless training batches. `progress` (0 to 1, in shared memory) sets their difficulty.
 
-    `easy`: whether the first of them are easy, for a model that cannot read yet.
+    `easy`: whether the first of them are easy, for a model that cannot read yet. `varied`: draw
+    the pictures of `varied`.
     """
 
-    def __init__(self, batch: int, seed: int, progress: Tensor, *, easy: bool = True) -> None:
-        self.batch, self.seed, self.progress, self.easy = batch, seed, progress, easy
+    def __init__(
+        self, batch: int, seed: int, progress: Tensor, *, easy: bool = True, varied: bool = False
+    ) -> None:
+        self.batch, self.seed, self.progress = batch, seed, progress
+        self.easy, self.varied = easy, varied
 
     def __iter__(self) -> Iterator[Batch]:
         worker = torch.utils.data.get_worker_info()
         torch.set_num_threads(1)
         rng = random.Random(f"{self.seed}-{worker.id if worker else 0}")
+        draw, sizes = (varied.sample, varied.SIZES) if self.varied else (sample, SIZES)
         while True:
             done = float(self.progress) if self.easy else 1.0
             ease = max(0.0, 1 - done / 0.25)
             small = rng.random() < 1 - done / 0.1
-            size = rng.choice(SMALL) if small else rng.choices(*zip(*SIZES.items()))[0]  # noqa: B905
-            varied = rng.random() < 0.1
-            locate = 0.3 if done > 0.3 else 0.0
+            size = rng.choice(SMALL) if small else rng.choices(*zip(*sizes.items()))[0]  # noqa: B905
+            several = rng.random() < 0.1
+            locate = 0.5 if several and done > 0.3 else 0.0
             count = max(16, round(self.batch * min(1.0, 64 * 384 / (size[0] * size[1]))))
-            samples = [sample(size, rng, ease, locate) for _ in range(count)]
-            yield collate(samples, rng, varied)
+            samples = [draw(size, rng, ease, locate) for _ in range(count)]
+            yield collate(samples, rng, several)

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from . import data
+from . import data, varied
 from . import tokenizer as tk
 from .export import load
 from .model import Nano, NanoConfig
@@ -32,6 +32,17 @@ class Question(NamedTuple):
     answer: str
     task: str
     font_px: float
+
+
+def unseen_lines(count: int, seed: int = SEED) -> Iterator[Question]:
+    """Short lines in families of typefaces that no training picture has."""
+    rng = random.Random(seed)
+    while count:
+        made = varied.line_picture(64, 256, rng, 0.0, True, unseen=True)
+        question, answer = made.turns[0]
+        if made.task == "read":
+            count -= 1
+            yield Question(made.image, question, answer, made.task, made.font_px)
 
 
 def held_out(count: int, seed: int = SEED) -> Iterator[Question]:

@@ -1,18 +1,40 @@
 """Synthetic pictures: one printed line, or one coloured shape."""
 
 import io
-import math
+import os
 import random
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from . import faces
 from . import questions as qs
-from .faces import typeface
 from .shapes import outline
 
+FONTS = Path(os.environ.get("NANO_FONTS", "/usr/share/fonts/truetype"))
+CLEAR_FACES = (
+    "DejaVuSansMono.ttf",
+    "DejaVuSansMono-Bold.ttf",
+    "DejaVuSerif.ttf",
+    "DejaVuSerif-Bold.ttf",
+    "LiberationSerif-Regular.ttf",
+    "LiberationMono-Regular.ttf",
+    "NotoSerif-Regular.ttf",
+    "FiraCode-Regular.ttf",
+    "Inconsolata.otf",
+    "Caladea-Regular.ttf",
+)
+PLAIN_FACES = (
+    "DejaVuSans.ttf",
+    "DejaVuSans-Bold.ttf",
+    "LiberationSans-Regular.ttf",
+    "LiberationSans-Bold.ttf",
+    "Carlito-Regular.ttf",
+    "NotoSans-Regular.ttf",
+    "OpenSans-Regular.ttf",
+)
 SMALL = ((64, 128), (64, 192), (64, 256))
 SIZES = {
     (64, 128): 12, (64, 192): 10, (64, 256): 20, (64, 320): 4, (64, 384): 9, (96, 192): 5,
@@ -20,9 +42,6 @@ SIZES = {
     (96, 96): 5, (128, 128): 8, (160, 160): 3, (128, 192): 4, (192, 128): 2, (192, 192): 2,
     (224, 224): 2, (160, 224): 2, (192, 256): 3, (160, 288): 1, (64, 448): 3, (64, 512): 2,
     (96, 448): 2, (96, 512): 1, (256, 192): 1, (256, 128): 1,
-    # Lines of a page.
-    (32, 384): 8, (32, 512): 10, (32, 640): 5, (32, 768): 4, (32, 1024): 2, (64, 640): 8,
-    (64, 768): 6,
 }  # fmt: skip
 FILTERS = tuple(
     getattr(Image.Resampling, name) for name in ("BILINEAR", "BICUBIC", "BOX", "LANCZOS")
@@ -39,6 +58,18 @@ class Sample:
     task: str
     font_px: float = 0.0
     marks: list[tuple[float, float, str]] = field(default_factory=list)
+
+
+@lru_cache(maxsize=4096)
+def typeface(name: str, size: int) -> ImageFont.FreeTypeFont:
+    """A font by file name, searched for in FONTS recursively. Raises FileNotFoundError."""
+    found = next(FONTS.rglob(name), None)
+    if found is None:
+        raise FileNotFoundError(
+            f"no {name} in {FONTS}; install the font packages that README.md names, "
+            "or set NANO_FONTS"
+        )
+    return ImageFont.truetype(str(found), size)
 
 
 def random_colour(rng: random.Random, low: int, high: int) -> Colour:
@@ -64,22 +95,19 @@ def stretch(rng: random.Random, hard: bool) -> tuple[float, float]:
 
 
 def degrade(image: Image.Image, size: tuple[int, int], rng: random.Random) -> Image.Image:
-    """Resize to (width, height), with random blur, JPEG artefacts, light, contrast and noise."""
-    if rng.random() < 0.15:
-        image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.9)))
-    if rng.random() < 0.25:
+    """Resize to (width, height), with random blur, JPEG artefacts, contrast and noise."""
+    if rng.random() < 0.1:
+        image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.8)))
+    if rng.random() < 0.2:
         file = io.BytesIO()
-        image.save(file, "JPEG", quality=rng.randint(40, 95))
+        image.save(file, "JPEG", quality=rng.randint(50, 95))
         image = Image.open(file).convert("RGB")
     if image.size != size:
         image = image.resize(size, rng.choice(FILTERS))
-    if rng.random() < 0.3:
+    if rng.random() < 0.25:
         pixels = np.asarray(image, np.float32)
         if rng.random() < 0.5:
             pixels = (pixels - 128) * rng.uniform(0.75, 1.1) + 128 + rng.uniform(-12, 12)
-        if rng.random() < 0.3:  # light from one side
-            ends = rng.uniform(0.75, 1.0), rng.uniform(0.75, 1.0)
-            pixels = pixels * np.linspace(*ends, size[0], dtype=np.float32)[None, :, None]
         generator = np.random.default_rng(rng.getrandbits(32))
         noise = generator.standard_normal(pixels.shape[:2], np.float32)
         pixels = pixels + noise[..., None] * rng.uniform(1, 8)
@@ -87,26 +115,14 @@ def degrade(image: Image.Image, size: tuple[int, int], rng: random.Random) -> Im
     return image
 
 
-def turned(
-    image: Image.Image, points: list[tuple[float, float]], degrees: float, paper: Colour
-) -> tuple[Image.Image, list[tuple[float, float]]]:
-    """The picture and points of it, turned anticlockwise around its centre."""
-    a, b = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    x0, y0 = image.width / 2, image.height / 2
-    image = image.rotate(degrees, Image.Resampling.BICUBIC, fillcolor=paper)
-    return image, [
-        (x0 + (x - x0) * a + (y - y0) * b, y0 - (x - x0) * b + (y - y0) * a) for x, y in points
-    ]
-
-
-def line_picture(
-    height: int, width: int, rng: random.Random, ease: float, test: bool, unseen: bool = False
-) -> Sample:
+def line_picture(height: int, width: int, rng: random.Random, ease: float, test: bool) -> Sample:
     """A picture of one printed line. ease is the probability of an easy picture."""
     easy = rng.random() < ease
-    plain = rng.random() < 0.45
-    face = faces.pick(rng, plain=plain, unseen=unseen)
-    longest = 4 if easy else 12 if width < 320 or rng.random() < 0.3 else rng.choice((24, 40))
+    plain = rng.random() < 0.3
+    name = rng.choice(PLAIN_FACES if plain else CLEAR_FACES)
+    if easy and rng.random() < ease:
+        plain, name = False, "DejaVuSansMono.ttf"
+    longest = 4 if easy else 12
     text = qs.line(rng, longest, plain)
     while qs.held_out(text) is not test:
         text = qs.line(rng, longest, plain)
@@ -115,41 +131,23 @@ def line_picture(
     size = rng.uniform(24, 40) if easy else rng.uniform(14, 30) if rng.random() < 0.6 else 48.0
     size = rng.uniform(30, 48) if size == 48.0 else size
     while True:
-        font = typeface(face, max(8, round(size * sy)))
+        font = typeface(name, max(8, round(size * sy)))
         left, top, right, bottom = font.getbbox(text)
         if (right - left < w - 4 and bottom - top < h - 4) or size < 13:
             break
         size *= 0.88
     if right - left >= w - 2:
-        return line_picture(height, width, rng, ease, test, unseen)
-    # The last word may stand apart, as prices do.
-    cut = text.rfind(" ") + 1
-    apart = rng.uniform(0, w - 4 - (right - left)) if cut and rng.random() < 0.35 else 0.0
-    x = round(rng.uniform(2, max(2, w - (right - left) - apart - 2)) - left)
-    y = round(rng.uniform(2, max(2, h - (bottom - top) - 2)) - top)
+        return line_picture(height, width, rng, ease, test)
+    x = rng.uniform(2, max(2, w - (right - left) - 2)) - left
+    y = rng.uniform(2, max(2, h - (bottom - top) - 2)) - top
     paper, pen = ink_colours(rng)
     image = Image.new("RGB", (w, h), paper)
-    draw = ImageDraw.Draw(image)
-    second = x + font.getlength(text[:cut]) + apart
-    draw.text((x, y), text[:cut] if apart else text, font=font, fill=pen)
-    if apart:
-        draw.text((second, y), text[cut:], font=font, fill=pen)
-    middle = y + (top + bottom) / 2
-    centres = [
-        (
-            x
-            + font.getlength(text[:index])
-            + font.getlength(character) / 2
-            + (apart if index >= cut else 0),
-            middle,
-        )
-        for index, character in enumerate(text)
-    ]
-    if not easy and h > 1.6 * (bottom - top) and rng.random() < 0.3:
-        room = math.degrees(math.atan2(h - (bottom - top) - 4, w)) / 2
-        angle = rng.uniform(-1, 1) * min(1.5, room)
-        image, centres = turned(image, centres, angle, paper)
-    marks = [(cx / sx, cy / sy, mark) for (cx, cy), mark in zip(centres, text, strict=True)]
+    ImageDraw.Draw(image).text((round(x), round(y)), text, font=font, fill=pen)
+    middle = (round(y) + (top + bottom) / 2) / sy
+    marks = []
+    for index, character in enumerate(text):
+        centre = font.getlength(text[:index]) + font.getlength(character) / 2
+        marks.append(((round(x) + centre) / sx, middle, character))
     image = degrade(image, (width, height), rng)
     turns = [qs.text_turn(text, rng)]
     task = "read" if turns[0][1] == text else "describe_text"
@@ -193,11 +191,11 @@ def shape_picture(
 
 def sample(
     size: tuple[int, int], rng: random.Random, ease: float = 0.0, locate: float = 0.0,
-    test: bool = False, unseen: bool = False,
+    test: bool = False,
 ) -> Sample:  # fmt: skip
-    """One random sample for a picture of size (height, width), perhaps in an unseen face."""
+    """One random sample for a picture of size (height, width)."""
     height, width = size
     objects = 0.1 if width >= 2 * height else 0.55
     if height >= 64 and rng.random() < objects:
         return shape_picture(height, width, rng, ease, test, locate)
-    return line_picture(height, width, rng, ease, test, unseen)
+    return line_picture(height, width, rng, ease, test)

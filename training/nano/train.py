@@ -185,7 +185,9 @@ def train(rank: int, args: argparse.Namespace) -> None:
     progress = torch.tensor(run.spent / total)
     progress.share_memory_()  # type: ignore[no-untyped-call]
     seed = 1000 * run.step + rank
-    stream = data.Stream(args.batch // args.processes, seed, progress, easy=args.start is None)
+    easy, varied = args.start is None, args.varied
+    batch_size = args.batch // args.processes
+    stream = data.Stream(batch_size, seed, progress, easy=easy, varied=varied)
     loader = iter(
         torch.utils.data.DataLoader(
             stream, None, num_workers=1, prefetch_factor=6, collate_fn=already_collated
@@ -235,6 +237,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=110)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="exported folder whose weights to begin with")
+    parser.add_argument("--varied", action="store_true", help="draw the pictures of varied.py")
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--batch", type=int, default=96, help="pictures per step, over all processes"

@@ -1,7 +1,8 @@
 """The command line. Answers go to stdout; hints, progress, warnings and errors to stderr.
 
 Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage,
-3 some rows of a batch have an error, 130 interrupted.
+3 some rows of a batch have an error, 4 the answer was cut off at its default length,
+130 interrupted.
 Commands import the runtime when they run, so that help appears without delay.
 """
 

@@ -58,6 +58,9 @@ from qwink.cli.shapes import Choices, Grammar, Regex, Schema, shape_options
 from qwink.cli.sources import check_options, check_sources, read_streams
 from qwink.errors import OptionError
 
+CUT_OFF = 4  # exit code: the answer reached its default length
+WITHOUT_LIMIT = 1 << 30  # tokens; the context allows fewer
+
 if TYPE_CHECKING:
     from qwink.types import Event, Result
 
@@ -100,6 +103,12 @@ def ask(
     repetition_penalty: RepetitionPenalty = None,
     seed: Seed = None,
     stop: Stop = None,
+    go_on: Annotated[
+        bool,
+        typer.Option(
+            "--continue", help="Let the answer be as long as the context allows, not --max-tokens."
+        ),
+    ] = False,
     schema: Schema = None,
     choices: Choices = None,
     regex: Regex = None,
@@ -135,7 +144,8 @@ def ask(
 ) -> None:
     """Answer a question about one or more images, or without images.
 
-    The first use of a checkpoint folder exports it, which may take minutes.
+    The first use of a checkpoint folder exports it, which may take minutes. The exit code is 4 if
+    the answer was cut off at its default length.
 
     \b
     Examples:
@@ -158,8 +168,10 @@ def ask(
         question = None
     if not sources and question is None:
         raise OptionError("nothing to answer; give an image, a question (-q) or both")
+    if go_on and max_tokens is not None:
+        raise OptionError("--continue and --max-tokens exclude each other; give one of them")
     sampling: dict[str, Any] = {
-        "max_tokens": max_tokens,
+        "max_tokens": WITHOUT_LIMIT if go_on else max_tokens,
         "temperature": temperature,
         "top_p": top_p,
         "top_k": top_k,
@@ -241,6 +253,8 @@ def ask(
         _draw(pictures[0], result, draw)
     if timings:
         show_timings(result, about(vlm))
+    if result.finish_reason == "length" and max_tokens is None:
+        raise typer.Exit(CUT_OFF)
 
 
 def _check_drawing(draw: Path, sources: list[str]) -> None:

@@ -195,30 +195,3 @@ def _require_integer(name: str, value: int, low: int, high: int | None) -> None:
     if not whole or value < low or (high is not None and value > high):
         limits = f"{low} or more" if high is None else f"between {low} and {high}"
         raise OptionError(f"{name} is {value!r}; it must be a whole number, {limits}")
-
-
-class RepetitionGuard:
-    """Notices that a sequence has got stuck: the same tokens over and over.
-
-    Trips when the last tokens consist of one group of at most `max_period` tokens, repeated at
-    least `min_repeats` times and covering at least `min_tokens`. The defaults are patient, since
-    documents do repeat themselves: a table's rule "| --- | --- |" of 30 columns (60 tokens), dot
-    leaders (up to about 100), ten identical lines of a receipt (each under 13 tokens) or seven long
-    ones must pass; a stuck model repeats without end and loses only a little time.
-    """
-
-    def __init__(self, max_period: int = 64, min_repeats: int = 8, min_tokens: int = 128) -> None:
-        periods = np.arange(1, max_period + 1)
-        # How many tokens in a row must equal the one a period before: one group fewer than covered.
-        covered = np.maximum(min_tokens, min_repeats * periods)
-        self._needed = covered - periods
-        self._runs = np.zeros(max_period, dtype=np.int64)
-        self._recent = np.full(max_period, -1, dtype=np.int64)  # newest first
-
-    def add(self, token_id: int) -> bool:
-        """Takes the next generated id; True when the sequence is stuck. Costs microseconds."""
-        self._runs += 1
-        self._runs *= self._recent == token_id
-        self._recent[1:] = self._recent[:-1]
-        self._recent[0] = token_id
-        return bool((self._runs >= self._needed).any())

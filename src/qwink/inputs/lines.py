@@ -23,6 +23,7 @@ _LEAST_CONTRAST = 28  # of 255
 _ANGLES = np.arange(-3.0, 3.01, 0.25)  # degrees
 _LEAST_ANGLE = 0.3  # degrees; less skew does no harm
 _SMALL = 0.45  # of a line's height: accents, dots and underlines belong to a line beside them
+_SPACE = 0.22  # of a line's height: least width of a gap between words
 _SPECK = 0.25  # of a line's height: what is lower and alone is no print
 _RULE_WIDTH = 6  # pixels; what is long and at most this wide is a rule
 _VALLEY = 0.25  # of the ink of its neighbours: where touching lines are divided
@@ -36,8 +37,8 @@ _PHOTO_HEIGHT, _PHOTO_INK = 4.0, 0.2  # of a line's height; of the area
 class Line:
     """A line of print, or something as high as several: left, top, right, bottom in pixels.
 
-    `column` numbers the text columns in reading order. `gaps` are wide gaps within the line, as
-    (left, right). `photo`: it is a picture or a solid area, not print.
+    `column` numbers the text columns in reading order. `gaps` are those within the line from the
+    width of a space on, as (left, right). `photo`: it is a picture or a solid area, not print.
     """
 
     box: tuple[int, int, int, int]
@@ -270,7 +271,7 @@ class _Reader:
         gaps = tuple(
             (left + first + a, left + first + b)
             for a, b in _runs(~filled[first:last])
-            if b - a >= 1.5 * self.typical
+            if b - a >= _SPACE * min(end - start, self.typical)
         )
         photo = self._is_photo(start, end, left, right)
         self.lines.append(Line((left + first, start, left + last, end), self._column, gaps, photo))
@@ -325,7 +326,7 @@ def _without_specks(mask: Mask) -> Mask:
 
 def _without_rules(mask: Mask, typical: float) -> Mask:
     """Without lines that are drawn, upright or level: frames, rules, the grid of a table."""
-    length = max(40, round(3 * typical))
+    length = max(32, round(2 * typical))
     upright = _opened(mask, length)
     level = _opened(mask.T, max(80, round(8 * typical))).T
     thick = _opened(upright.T, _RULE_WIDTH + 1).T | _opened(level, _RULE_WIDTH + 1)

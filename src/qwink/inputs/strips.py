@@ -23,6 +23,10 @@ Box = tuple[int, int, int, int]
 
 _LINE_HEIGHT = 22  # pixels of a line's letters in a strip of one line, 32 px high
 _MOST_ENLARGED = 4.0
+_SHORT = 6.0  # of a line's height: how long a strip of a line may be, about twelve letters
+_APART = 2.0  # of a line's height: parts of a line that are so far apart are read apart
+_SPACE = 0.28  # of a line's height: wider gaps are between words for certain
+_TABLE_GAP = 1.5  # of a line's height: least width of a gap between the cells of a table
 _MARGIN = 0.6  # of a line's height: ground that is left around print
 _PHOTO_SHARE = 0.4  # of the area: a page with more pictures than that is not cut
 _STRETCH = 0.3  # of a strip's height: how far a cut may move to a better gap
@@ -48,11 +52,13 @@ class Strip:
     """A part of a page: its box in pixels of the page, and the size to show it at.
 
     `overlaps`: it begins with the end of the strip before, since there was no gap to cut in.
+    `joint` stands between the texts of the strip before and of this one.
     """
 
     box: Box
     size: tuple[int, int]  # (width, height), multiples of 32
     overlaps: bool = False
+    joint: str = "\n"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +80,9 @@ def transcribes(task: Task, question: str, defaults: Sequence[str]) -> bool:
 
 
 def cut_into_lines(pixels: NDArray[np.uint8], most: int) -> Cut:
-    """A strip for each line, for models that read one line. `most`: pixels of a strip."""
+    """A strip for each line, for models that read a short one: a long line becomes several strips
+    of a few words. `most`: pixels of a strip.
+    """
     whole = Cut(pixels, (), "strips: one line, nothing to cut")
     if is_one_line(pixels):
         return whole
@@ -82,7 +90,11 @@ def cut_into_lines(pixels: NDArray[np.uint8], most: int) -> Cut:
     lines = [line for line in page.lines if not line.photo]
     if len(lines) < 2:
         return whole
-    strips = tuple(_line_strip(line, page, most) for line in lines)
+    strips = tuple(
+        _line_strip(part, page, most, " " if number else "\n")
+        for line in lines
+        for number, part in enumerate(_short(line, page.typical))
+    )
     return _found(page, strips, f"strips: {len(strips)} lines")
 
 
@@ -140,7 +152,7 @@ def shown(cut: Cut, strip: Strip) -> NDArray[np.uint8]:
     canvas = PIL.Image.new("RGB", strip.size, ground)
     image = PIL.Image.fromarray(np.ascontiguousarray(part))
     resized = image.resize(inner, PIL.Image.Resampling.BICUBIC)
-    canvas.paste(resized, (0, (strip.size[1] - inner[1]) // 2))
+    canvas.paste(resized, ((strip.size[0] - inner[0]) // 2, (strip.size[1] - inner[1]) // 2))
     return np.asarray(canvas)
 
 
@@ -149,19 +161,52 @@ def _found(page: Page, strips: tuple[Strip, ...], reason: str) -> Cut:
     return Cut(page.pixels, strips, reason + turned, page.angle)
 
 
-def _line_strip(line: Line, page: Page, most: int) -> Strip:
+def _short(line: Line, typical: float) -> Iterator[Box]:
+    """A line in parts of a few words, cut at its widest gaps, with half of each gap as ground."""
+    left, top, right, bottom = line.box
+    # Capitals alone are lower than other print, and as wide.
+    height = max(0.9 * typical, min(line.height, 1.5 * typical))
+    margin = round(_MARGIN * height)
+    start, room = left, margin
+    while (gap := _next_gap(line, start, _SHORT * height, height)) is not None:
+        half = min(margin, (gap[1] - gap[0]) // 2)
+        yield start - room, top, gap[0] + half, bottom
+        start, room = gap[1], half
+    yield start - room, top, right + margin, bottom
+
+
+def _next_gap(line: Line, start: int, length: float, height: float) -> tuple[int, int] | None:
+    """The gap to cut in behind `start`, so that the part is about as long as `length` at most."""
+    gaps = [gap for gap in line.gaps if gap[0] > start]
+    apart = next((gap for gap in gaps if gap[1] - gap[0] >= _APART * height), None)
+    if apart is not None and apart[0] <= start + length:
+        return apart
+    if line.box[2] <= start + length:
+        return None
+    near = [gap for gap in gaps if start + 0.3 * length < gap[0] <= start + length]
+    spaces = [gap for gap in near if gap[1] - gap[0] >= _SPACE * height]
+    if spaces:
+        return max(spaces, key=lambda gap: (gap[1] - gap[0], gap[0]))
+    # A long word: to its end, unless that is far.
+    for gap in gaps:
+        if gap[0] > start + length and gap[1] - gap[0] >= _SPACE * height:
+            return gap if gap[0] <= start + 1.6 * length or not near else near[-1]
+    return None if line.box[2] <= start + 1.6 * length or not near else near[-1]
+
+
+def _line_strip(part: Box, page: Page, most: int, joint: str) -> Strip:
     """A line on a strip 32 px high, its letters about 22, or smaller where it is too long."""
     height, width = page.pixels.shape[:2]
-    left, top, right, bottom = line.box
-    margin = round(_MARGIN * min(line.height, 1.5 * page.typical))
-    left, right = max(0, left - margin), min(width, right + margin)
-    scale = min(_LINE_HEIGHT / line.height, _MOST_ENLARGED, most / TOKEN_SIDE / (right - left))
-    middle, half = (top + bottom) / 2, max(line.height / 2, TOKEN_SIDE / 2 / scale)
-    # Not into the lines above and below.
-    half = min(half, line.height / 2 + 0.25 * page.typical)
-    top, bottom = max(0, math.floor(middle - half)), min(height, math.ceil(middle + half))
-    columns = max(1, min(math.ceil((right - left) * scale / TOKEN_SIDE), most // TOKEN_PIXELS))
-    return Strip((left, top, right, bottom), (columns * TOKEN_SIDE, TOKEN_SIDE))
+    left, top, right, bottom = max(0, part[0]), part[1], min(width, part[2]), part[3]
+    tall = bottom - top
+    scale = min(_LINE_HEIGHT / tall, _MOST_ENLARGED, most / TOKEN_SIDE / (right - left))
+    # As high as the strip, but not into the lines above and below.
+    reach = max(0.0, min(TOKEN_SIDE / scale - tall, 0.5 * page.typical)) / 2
+    top, bottom = max(0, math.floor(top - reach)), min(height, math.ceil(bottom + reach))
+    # Some ground on both sides, also where neighbours left none.
+    columns = math.ceil(((right - left) * scale + _LINE_HEIGHT / 2) / TOKEN_SIDE)
+    columns = max(1, min(columns, most // TOKEN_PIXELS))
+    return Strip((left, top, right, bottom), (columns * TOKEN_SIDE, TOKEN_SIDE), joint=joint)
 
 
 def _strip(box: Box, scale: float) -> Strip:
@@ -233,11 +278,15 @@ def _tables(lines: Sequence[Line]) -> set[int]:
         number
         for number, (a, b) in enumerate(pairwise(lines))
         if a.column == b.column
-        and any(x < d and c < y for x, y in a.gaps for c, d in b.gaps)
+        and any(x < d and c < y for x, y in _wide(a) for c, d in _wide(b))
         and _gap(lines, number) < 3 * max(a.height, b.height)
     ]
     found = set(pairs)
     return {n for n in found if n - 1 in found or n + 1 in found}
+
+
+def _wide(line: Line) -> list[tuple[int, int]]:
+    return [(a, b) for a, b in line.gaps if b - a >= _TABLE_GAP * line.height]
 
 
 def _area(line: Line) -> float:

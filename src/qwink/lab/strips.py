@@ -1,10 +1,12 @@
 """A page of text read in strips and as a whole, in turns.
 
-    python -m qwink.lab.strips ARTIFACT [--strips 8] [--words 300] [--rounds 2]
+    python -m qwink.lab.strips ARTIFACT [--strips 8] [--words 300] [--rounds 2] [--home peers]
 
 The page has about 1000 visual tokens. Its text is known: the engine computes in full, then the
 known token takes the place of the chosen one, so that the times are those of a model that reads
 without mistakes; see `qwink.lab.extract.replay`. Drafts are off. Each round has another page.
+With `--home`, the peers that `benchmarks.peers.install` put there get the same pages and generate
+as many tokens, after qwink has ended.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,10 @@ from qwink.engine.threads import physical_cores
 from qwink.inputs.budget import TOKEN_PIXELS
 from qwink.inputs.strips import MOST_STRIPS, cut_into_strips
 from qwink.lab.extract.replay import replay
+from qwink.lab.peers.cap import CPUS, cap
+from qwink.lab.peers.contenders import SETTINGS, Contender, contender, installed
+from qwink.lab.peers.worker import PeerFailed, Worker
+from qwink.lab.pictures.sample import as_jpeg
 from qwink.lab.pictures.sketch import INK, TEXT, font
 from qwink.lab.record import RESULTS, record, write
 from qwink.lab.statistics import Summary, paired_ratio, summarise
@@ -41,6 +48,7 @@ from qwink.types import Result
 SIZE = (896, 1152)  # pixels: 1008 visual tokens
 FONT_SIZE, PITCH, MARGIN = 20, 29, 48  # pixels
 QUESTION = "Read all the text."
+PEERS = ("openvino-int4", "llama.cpp-Q4_0-pure")  # the best of each, in one process
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,42 @@ def summary(results: Sequence[Result]) -> Ways:
     )
 
 
+def by_peers(home: Path, cpu: str | None, plan: argparse.Namespace, tokens: int) -> dict[str, Any]:
+    """Peer → times of the same pages and as many tokens, ms, or why there are none."""
+    found: dict[str, Any] = {}
+    with TemporaryDirectory(prefix="qwink-cap-") as folder:
+        made = cap(cpu, Path(folder)) if cpu else None
+        for setting in (one for one in SETTINGS if one.name in PEERS):
+            python, reason = installed(setting.peer, home, made)
+            if python is None:
+                found[setting.name] = {"absent": reason}
+                continue
+            try:
+                found[setting.name] = _by_peer(
+                    contender(setting, home, python, cap=made), plan, tokens
+                )
+            except PeerFailed as error:
+                found[setting.name] = {"absent": str(error)}
+    return found
+
+
+def _by_peer(one: Contender, plan: argparse.Namespace, tokens: int) -> dict[str, Any]:
+    firsts, totals = [], []
+    with Worker(one, plan.threads) as worker:
+        for number in range(plan.rounds):
+            page, _ = draw(number, plan.words)
+            figures = worker.ask(as_jpeg(PIL.Image.fromarray(page)), QUESTION, tokens)
+            firsts.append(figures["first_token_ms"])
+            totals.append(firsts[-1] + (tokens - 1) * figures["decode_ms_per_token"])
+            print(one.name, firsts[-1], totals[-1], file=sys.stderr, flush=True)
+    return {
+        "first_token_ms": asdict(summarise(firsts)),
+        "total_ms": asdict(summarise(totals)),
+        "image_tokens": figures["num_visual_tokens"],
+        "prompt_tokens": figures["num_prompt_tokens"],
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("artifact")
@@ -140,6 +184,10 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=physical_cores())
+    parser.add_argument("--home", type=Path, help="where peers are installed")
+    parser.add_argument(
+        "--cpu", choices=CPUS, help="the kind of processor that peers are built for"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "strips.json")
     args = parser.parse_args()
     found: dict[str, list[Result]] = {"whole": [], "strips": []}
@@ -164,6 +212,9 @@ def main() -> None:
         "in_strips": asdict(summary(found["strips"])),
         "times_sooner": asdict(paired_ratio(totals["whole"], totals["strips"])),
     }
+    if args.home is not None:
+        tokens = found["whole"][0].usage.completion_tokens
+        measured["peers"] = by_peers(args.home, args.cpu, args, tokens)
     write(args.out, record("strips", measured).document())
     print(json.dumps(measured["times_sooner"]))
 

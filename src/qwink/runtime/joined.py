@@ -120,7 +120,7 @@ class Joined:
             self._num_tokens += part.result.usage.completion_tokens
             self._current += 1
             if self._current < len(self._parts):
-                self._say("\n")
+                self._say(self._parts[self._current].strip.joint)
         if not self._ended:
             self._end(self._result(cut=False))
 

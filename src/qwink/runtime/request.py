@@ -26,11 +26,12 @@ Listener = Callable[[Event | Exception], None]
 class ReadStrip:
     """The request for a strip of a page.
 
-    `overlaps`: its text begins with lines of the strip before.
+    `overlaps`: its text begins with lines of the strip before. `joint` stands between the texts.
     """
 
     request: Request
     overlaps: bool = False
+    joint: str = "\n"
 
 
 @dataclass(slots=True, eq=False)

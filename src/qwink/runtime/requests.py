@@ -97,7 +97,7 @@ class RequestMaker:
         for turns in page.strips:
             own = replace(made, messages=turns.messages, images=replace(made.images, strips="off"))
             request = yield from self._whole(own, watch.again(), cancelled)
-            strips.append(ReadStrip(request, turns.overlaps))
+            strips.append(ReadStrip(request, turns.overlaps, turns.joint))
         return replace(
             strips[0].request,
             watch=watch,

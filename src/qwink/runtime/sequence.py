@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qwink.engine.sampler import RepetitionGuard, Sampler
+from qwink.engine.repetition import CountingGuard, RepetitionGuard
+from qwink.engine.sampler import Sampler
 from qwink.inputs.detokenizer import Detokenizer, StopStrings
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.runtime.constraint import Constraint
@@ -73,7 +74,7 @@ class Sequence:
         self._drafts: tuple[int, ...] = ()  # guesses that run behind them
         self._eos_ids = frozenset(tokenizer.eos_ids)
         self._sampler = Sampler(params, forbidden, vocab_size)
-        self._guard = RepetitionGuard()
+        self._repetition, self._counting = RepetitionGuard(), CountingGuard()
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopStrings(params.stop)
 
@@ -193,11 +194,15 @@ class Sequence:
             self.finish_reason = "stop"
         elif self._constraint is not None and self._constraint.stopped:
             text += self._finish("stop")
-        elif self._guard.add(token):
+        elif self._is_stuck(token, decoded):
             text += self._finish("repetition")
         elif len(self.generated) >= self._params.max_tokens:
             text += self._finish("length")
         return text
+
+    def _is_stuck(self, token: int, decoded: str) -> bool:
+        repeats = self._repetition.add(token)
+        return self._counting.add(decoded) or repeats
 
     def _choose(self, logits: Float | None) -> int:
         """The next token. One that is forced is not drawn, so that it takes no random number."""

@@ -39,10 +39,11 @@ _LEAST_SHOWN = 1 / 3  # of a side's length; pictures shown smaller are cut for r
 
 @dataclass(frozen=True, slots=True)
 class StripTurns:
-    """The conversation about a strip. `overlaps`: as in `inputs.strips.Strip`."""
+    """The conversation about a strip. `overlaps` and `joint`: as in `inputs.strips.Strip`."""
 
     messages: tuple[Message, ...]
     overlaps: bool
+    joint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class PageCutter:
             strips="off",
         )
         turns = tuple(
-            StripTurns(_with_picture(messages, ImagePart(one, own)), strip.overlaps)
+            StripTurns(_with_picture(messages, ImagePart(one, own)), strip.overlaps, strip.joint)
             for one, strip in zip(pictures, cut.strips, strict=True)
         )
         return CutPage(turns, own.task, picture.warnings)

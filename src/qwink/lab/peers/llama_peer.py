@@ -17,7 +17,7 @@ from qwink.lab.peers.base import PeerAnswer, serve
 # The template of Qwen's chat models; the library puts the tags around the picture.
 PROMPT = "<|im_start|>user\n{picture}{question}<|im_end|>\n<|im_start|>assistant\n"
 BATCH = 512  # the whole prompt at once
-CONTEXT = 1024
+CONTEXT = 2048  # for a page and its text
 
 
 class LlamaCpp:
