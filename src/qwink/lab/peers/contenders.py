@@ -94,13 +94,12 @@ SETTINGS = (
 CROWDS = (
     *(
         Setting(
-            f"openvino-int4-{precision}-{running}{'' if split else '-whole'}",
+            f"openvino-int4-{precision}-8{'' if split else '-whole'}",
             "openvino",
-            {**_openvino(precision, 128), "running": running, "split": split},
+            {**_openvino(precision, 128), "running": 8, "split": split},
             adapter="openvino_crowd",
         )
         for precision in ("bf16", "f32")
-        for running in (8, 16)
         for split in (True, False)
     ),
     *(
@@ -110,8 +109,7 @@ CROWDS = (
             {**_llama(text, "bf16"), "running": running},
             adapter="llama_crowd",
         )
-        for text in ("Q4_0", "Q4_0-pure")
-        for running in (4, 8)
+        for text, running in (("Q4_0", 8), ("Q4_0-pure", 8), ("Q4_0-pure", 4))
     ),
 )
 

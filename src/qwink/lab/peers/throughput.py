@@ -81,6 +81,7 @@ def best(
             tried[one.name] = rounds.measure(one, pictures)["images_per_hour"]
         except PeerFailed as error:
             absent[one.name] = str(error)
+            print(error, file=sys.stderr, flush=True)
             continue
         if one.peer not in found or tried[one.name] > tried[found[one.peer].name]:
             found[one.peer] = one
