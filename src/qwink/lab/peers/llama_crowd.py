@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import base64
+import ctypes
 import json
+import signal
 import subprocess
 import time
 import urllib.error
@@ -20,6 +21,7 @@ from qwink.lab.peers.base import serve
 CONTEXT = 1024  # tokens of each slot
 PORT = 18093
 WAIT_S = 120
+PR_SET_PDEATHSIG = 1  # of Linux
 
 
 class LlamaCrowd:
@@ -38,8 +40,8 @@ class LlamaCrowd:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            preexec_fn=_end_with_parent,
         )
-        atexit.register(self._process.kill)
         self._wait()
 
     def versions(self) -> dict[str, str]:
@@ -85,6 +87,11 @@ class LlamaCrowd:
         with urllib.request.urlopen(request, timeout=3600) as reply:
             found: dict[str, Any] = json.load(reply)
             return found
+
+
+def _end_with_parent() -> None:
+    """This process is killed, not ended, when it is done with; the server must not outlive it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

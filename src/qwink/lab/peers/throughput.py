@@ -91,7 +91,8 @@ def best(
 def compare(plan: argparse.Namespace, made: Cap | None) -> dict[str, Any]:
     """Rounds of qwink and the best of each peer. Raises SystemExit if ours does not load."""
     rounds = Rounds(plan)
-    peers, tried, absent = best(CROWDS, plan, made, rounds)
+    chosen = [one for one in CROWDS if plan.only is None or one.name in plan.only]
+    peers, tried, absent = best(chosen, plan, made, rounds)
     values: dict[str, Values] = {}
     try:
         for _ in range(plan.rounds):
@@ -127,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--artifact", required=True, metavar="DIR")
     parser.add_argument("--home", type=Path, default=Path("peers"))
     parser.add_argument("--cpu", choices=CPUS, help="hide what such a processor lacks")
+    parser.add_argument("--only", action="append", metavar="SETTING", help="try these alone")
     parser.add_argument("--threads", type=int, default=physical_cores())
     parser.add_argument("--running", type=int, default=8, help="answers of qwink at once")
     parser.add_argument("--pictures", type=int, default=16, help="of each round")
