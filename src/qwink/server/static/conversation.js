@@ -90,6 +90,7 @@ export class Conversation {
     versions.at = versions.tails.length - 1;
     const next = { question, pictures: turn.pictures, settings: turn.settings, text: '', versions };
     this.add(next);
+    next.view.focus(); // the button that had it is gone
     return this.run(next);
   }
 

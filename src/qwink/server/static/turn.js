@@ -70,6 +70,11 @@ export class TurnView {
       step('before', '‹', at - 1), h('span', null, t('version.of', { n: at + 1, of: tails.length })), step('after', '›', at + 1));
   }
 
+  focus() {
+    this.element.tabIndex = -1;
+    this.element.focus({ preventScroll: true });
+  }
+
   focusVersion() {
     this.foot.querySelector('.versions button:enabled')?.focus();
   }
