@@ -27,7 +27,7 @@ export function timings({ timings: times, usage }, browserMs) {
   const list = h('dl', { class: 'stages' }, shown.map((one) => h('div', { title: t(`about.${one.stage}`), 'data-stage': one.stage },
     h('dt', null, h('span', { class: `key ${one.stage}${one.reused ? ' reused' : ''}`, 'aria-hidden': 'true' }), t(`stage.${one.stage}`)),
     h('dd', null, one.reused ? t('reused') : time(one.ms)))));
-  const shell = h('details', { class: 'timings' }, h('summary', null, brief(times, usage)), bar, list, summary(times, usage), ...saved(times, usage), details(times, usage, browserMs));
+  const shell = h('details', { class: 'timings' }, h('summary', null, brief(times, usage)), bar, list, summary(times), ...saved(times, usage), details(times, usage, browserMs));
   // Drawn when opened, so that it has the latest answers.
   shell.addEventListener('toggle', () => {
     shell.querySelector('.recent')?.remove();
@@ -50,11 +50,8 @@ function speed(times, usage) {
   return ((after * 1000) / times.generate_ms).toLocaleString(language, { maximumSignificantDigits: 3 });
 }
 
-function summary(times, usage) {
-  const after = usage.completion_tokens - 1;
+function summary(times) {
   const facts = [t('total', { time: time(times.total_ms) }), t('first', { time: time(times.first_token_ms) })];
-  // Fewer steps where drafts were right or the answer's shape left no choice.
-  if (times.num_steps < after) facts.push(t('steps', { n: after, steps: times.num_steps }));
   return h('p', { class: 'facts' }, facts.join(' · '));
 }
 
@@ -64,7 +61,7 @@ function saved(times, usage) {
   const said = [];
   if (times.origins.encode === 'reused') said.push(t('saved.encode'));
   if (cached) said.push(t('saved.prefill', { n: cached, of: usage.prompt_tokens }));
-  const after = usage.completion_tokens - 1;
+  const after = usage.completion_tokens - 1; // the first token comes from the prefill
   if (times.num_steps < after) said.push(t('saved.drafts', { n: after, steps: times.num_steps }));
   return said.map((text) => h('p', { class: 'saved' }, text));
 }

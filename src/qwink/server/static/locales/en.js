@@ -106,7 +106,6 @@ export default {
   total: '{time} in total',
   first: 'first word after {time}',
   speed: '{n} tokens/s',
-  steps: '{n} tokens in {steps} steps',
   counts: '{prompt} prompt tokens, {images} of them image tokens, {cached} reused; {n} answer tokens',
   browser: 'before the request, this browser took {time} to scale and send the pictures',
   details: 'Details',

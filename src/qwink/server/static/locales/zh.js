@@ -105,7 +105,6 @@ export default {
   total: '共 {time}',
   first: '{time} 后出现第一个词',
   speed: '每秒 {n} 个 token',
-  steps: '{steps} 步生成 {n} 个 token',
   counts: '读入 {prompt} 个 token，其中图片 {images} 个，复用 {cached} 个；写出 {n} 个',
   browser: '此前浏览器缩放并发送图片用了 {time}',
   details: '详情',
