@@ -8,7 +8,7 @@ from playwright.sync_api import Route, expect
 
 from tests.page.conftest import MakeVisit
 from tests.page.test_ask import SLOW_ANSWERS
-from tests.page.visit import PATIENCE_MS, Visit, receipt
+from tests.page.visit import PATIENCE_MS, Visit, line, receipt
 from tests.server.process import Serve
 
 
@@ -32,7 +32,7 @@ def test_a_reload_keeps_the_conversation(visit: Visit) -> None:
 
 def test_a_reload_in_the_middle_asks_nothing_twice(visit: Visit) -> None:
     held: list[Route] = []
-    visit.page.route("**/v1/chat/completions", held.append)
+    visit.page.route("**/v1/chat/completions", lambda route: held.append(route))
     visit.ask("Describe this picture.")
     expect(visit.page.locator(".now")).not_to_be_empty()
     visit.page.wait_for_timeout(300)  # until the browser has kept it
@@ -93,7 +93,7 @@ def test_nothing_is_kept_if_the_user_says_so(visit: Visit) -> None:
 
 def test_versions_of_questions_and_answers_stay(visit: Visit) -> None:
     page = visit.page
-    visit.pick(receipt())
+    visit.pick(line("Version 1"))
     visit.ask("What does it say?")
     visit.answered()
     visit.ask("Read the text.")
