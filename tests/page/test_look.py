@@ -167,6 +167,7 @@ def test_chinese(visit_of: MakeVisit, server: Server) -> None:
     page.select_option("#language", "en")
     expect(page.locator("html")).to_have_attribute("lang", "en")
     page.reload()
+    page.get_by_role("button", name="New conversation").click()
     expect(page.get_by_role("heading", name="Ask a picture")).to_be_visible()
 
 
