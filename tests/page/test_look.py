@@ -315,7 +315,7 @@ def test_nothing_overlaps_on_a_small_phone(visit_of: MakeVisit, server: Server) 
                 or other["y"] >= one["y"] + one["height"]
             )
             assert apart, (one, other)
-    expect(page.get_by_label("Detail")).to_be_visible()
+    expect(page.get_by_role("slider", name="Detail")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == SMALL_PHONE["width"]
 
 
