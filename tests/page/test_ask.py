@@ -244,6 +244,11 @@ def test_keys_are_asked_for(serve: Serve, visit_of: MakeVisit) -> None:
     server = serve(QWINK_API_KEYS="open-sesame").wait_ready()
     visit = visit_of(server)
     visit.may_fail = True
+    visit.page.get_by_label("API key").fill("close-sesame")
+    visit.page.keyboard.press("Enter")
+    expect(visit.page.locator("#key-dialog").get_by_role("alert")).to_contain_text(
+        "refused this key"
+    )
     visit.page.get_by_label("API key").fill("open-sesame")
     visit.page.keyboard.press("Enter")
     visit.ready()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.sync_api import Route, expect
 
-from tests.page.visit import PATIENCE_MS, Visit, receipt
+from tests.page.conftest import MakeVisit
+from tests.page.test_ask import SLOW_ANSWERS
+from tests.page.visit import PATIENCE_MS, Visit, line, receipt
+from tests.server.process import Serve
 
 
 def test_a_reload_keeps_the_conversation(visit: Visit) -> None:
@@ -27,7 +32,7 @@ def test_a_reload_keeps_the_conversation(visit: Visit) -> None:
 
 def test_a_reload_in_the_middle_asks_nothing_twice(visit: Visit) -> None:
     held: list[Route] = []
-    visit.page.route("**/v1/chat/completions", held.append)
+    visit.page.route("**/v1/chat/completions", lambda route: held.append(route))
     visit.ask("Describe this picture.")
     expect(visit.page.locator(".now")).not_to_be_empty()
     visit.page.wait_for_timeout(300)  # until the browser has kept it
@@ -84,3 +89,73 @@ def test_nothing_is_kept_if_the_user_says_so(visit: Visit) -> None:
     page.reload()
     visit.ready()
     expect(page.locator(".turn")).to_have_count(0)
+
+
+def test_versions_of_questions_and_answers_stay(visit: Visit) -> None:
+    page = visit.page
+    visit.pick(line("Version 1"))
+    visit.ask("What does it say?")
+    visit.answered()
+    visit.ask("Read the text.")
+    visit.answered(2)
+    # The first question is changed; the second one stays with the version before.
+    first = page.locator(".turn").first
+    first.locator(".change").click()
+    first.get_by_label("Question").fill("What is the total?")
+    first.get_by_label("Question").press("Enter")
+    visit.answered()
+    question = page.locator(".turn .question")
+    expect(question).to_have_text(["What is the total?"])
+    assert len(visit.asked()[-1]["messages"]) == 1
+    assert len(visit.uploads()) == 1
+    page.locator(".retry").click()
+    expect(page.locator(".versions")).to_contain_text("3 of 3")
+    visit.answered()
+    page.locator(".version-before").click()
+    page.locator(".version-before").click()
+    expect(question).to_have_text(["What does it say?", "Read the text."])
+    expect(page.locator(".turn .shown img")).to_have_count(1)
+    # All of them survive a reload.
+    page.wait_for_timeout(300)
+    page.reload()
+    visit.ready().answered(2)
+    expect(question).to_have_text(["What does it say?", "Read the text."])
+    page.locator(".version-after").click()
+    expect(question).to_have_text(["What is the total?"])
+    assert len(visit.asked()) == 4
+
+
+def test_a_killed_server_and_a_reload_lose_nothing(
+    serve: Serve, visit_of: MakeVisit, tmp_path: Path
+) -> None:
+    (slow := tmp_path / "slow").touch()
+    server = serve(code=SLOW_ANSWERS, SLOW_FILE=str(slow)).wait_ready()
+    page = (visit := visit_of(server).ready()).page
+    visit.may_fail = True
+    visit.pick(receipt())
+    visit.ask("Read the text.")
+    expect(page.locator(".turn .text")).not_to_be_empty()
+    # A real answer is on its way: a reload keeps what came, and asks nothing.
+    page.wait_for_timeout(300)
+    page.reload()
+    visit.ready()
+    expect(page.locator(".remark")).to_have_text("The page was left before the answer ended.")
+    expect(page.locator(".turn .text")).not_to_be_empty()
+    assert len(visit.asked()) == 1
+    page.locator(".retry").click()
+    expect(page.locator(".now [data-stage=generate]")).to_be_visible()
+    expect(page.locator(".turn .text")).not_to_be_empty()
+    server.process.kill()
+    expect(page.locator(".error")).to_contain_text("connection to the server was lost")
+    page.wait_for_timeout(300)
+    slow.unlink()
+    serve("--port", server.address.rsplit(":", 1)[1]).wait_ready()
+    page.reload()
+    visit.ready()
+    expect(page.locator(".turn .question")).to_have_text(["Read the text."])
+    expect(page.locator(".turn .shown img")).to_have_count(1)
+    expect(page.locator(".versions")).to_contain_text("2 of 2")
+    assert len(visit.asked()) == 2
+    page.locator(".retry").click()
+    visit.answered()
+    expect(page.locator(".versions")).to_contain_text("3 of 3")

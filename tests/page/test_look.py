@@ -18,6 +18,7 @@ from tests.page.visit import Visit, axe_source, file_of, line, receipt, shapes
 from tests.server.process import Server
 
 PHONE = {"width": 390, "height": 844}
+SMALL_PHONE = {"width": 320, "height": 640}
 FOUND = [
     {"bbox_2d": [94, 214, 422, 762], "label": "red circle"},
     {"bbox_2d": [500, 381, 734, 786], "label": "blue rectangle"},
@@ -163,7 +164,7 @@ def test_chinese(visit_of: MakeVisit, server: Server) -> None:
     visit.ask("Read the text.")
     expect(visit.answered().locator(".stages")).to_contain_text("预填充")
     visit.shoot("chinese")
-    page.click("#language")
+    page.select_option("#language", "en")
     expect(page.locator("html")).to_have_attribute("lang", "en")
     page.reload()
     expect(page.get_by_role("heading", name="Ask a picture")).to_be_visible()
@@ -289,8 +290,58 @@ def test_a_picture_is_enlarged_zoomed_and_moved(visit: Visit) -> None:
     expect(viewer).to_have_count(0)
 
 
+def test_nothing_overlaps_on_a_small_phone(visit_of: MakeVisit, server: Server) -> None:
+    visit = visit_of(server, viewport=SMALL_PHONE, has_touch=True, is_mobile=True).ready()
+    page = visit.page
+    visit.pick(receipt())
+    visit.ask("Read the text.")
+    visit.answered()
+    page.evaluate("document.documentElement.scrollTop = document.documentElement.scrollHeight")
+    visit.shoot("phone-small")
+    parts = [page.locator(part) for part in (".brand", "#status", ".tools > :visible")]
+    boxes = [one.bounding_box() for part in parts for one in part.all()]
+    for number, one in enumerate(boxes):
+        assert one is not None
+        assert one["x"] >= 0
+        assert one["y"] >= 0  # the header stays in sight
+        assert one["x"] + one["width"] <= SMALL_PHONE["width"]
+        for other in boxes[:number]:
+            assert other is not None
+            apart = (
+                one["x"] >= other["x"] + other["width"]
+                or other["x"] >= one["x"] + one["width"]
+                or one["y"] >= other["y"] + other["height"]
+                or other["y"] >= one["y"] + one["height"]
+            )
+            assert apart, (one, other)
+    expect(page.get_by_label("Detail")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == SMALL_PHONE["width"]
+
+
+def test_the_page_can_be_installed(visit: Visit, server: Server) -> None:
+    script = "document.querySelector('link[rel=manifest]').href"
+    response = server.http.get(visit.page.evaluate(script))
+    assert response.headers["content-type"].startswith("application/manifest+json")
+    manifest = response.json()
+    assert (manifest["start_url"], manifest["scope"]) == ("../", "../")  # works under a path
+    for icon in manifest["icons"]:
+        picture = server.http.get(f"{server.address}/static/{icon['src']}")
+        assert picture.headers["content-type"].split(";")[0] == icon["type"]
+    session = visit.page.context.new_cdp_session(visit.page)
+    assert session.send("Page.getAppManifest")["errors"] == []
+
+
+def test_a_language_is_one_file(visit_of: MakeVisit, server: Server) -> None:
+    page = visit_of(server, locale="de-DE").ready().page
+    expect(page.get_by_role("heading", name="Ein Bild befragen")).to_be_visible()
+    expect(page.locator("#language")).to_have_value("de")
+    script = "async (code) => Object.keys((await import(`/static/locales/${code}.js`)).default)"
+    english, german = (set(page.evaluate(script, code)) for code in ("en", "de"))
+    assert german <= english
+
+
 def test_size_and_security_headers_of_the_page(visit: Visit, server: Server) -> None:
-    visit.page.click("#language")
+    visit.page.select_option("#language", "zh")
     expect(visit.page.locator("html")).to_have_attribute("lang", "zh-Hans")
     own = {r.url for r in visit.requests if "/static/" in r.url or r.url == f"{server.address}/"}
     bodies = {url: server.http.get(url) for url in own}

@@ -13,8 +13,8 @@ STATIC = Path(__file__).parent / "static"
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-        "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
+        "font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -28,7 +28,9 @@ _KINDS = {
     ".css": "text/css",
     ".html": "text/html",
     ".js": "text/javascript",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
     ".woff2": "font/woff2",
 }
 
@@ -41,6 +43,6 @@ class Page(StaticFiles):
         response.headers.update(HEADERS)
         kind = _KINDS.get(Path(full_path).suffix)
         if kind and response.status_code == 200:
-            binary = kind.startswith("font/")
+            binary = kind.startswith("font/") or kind == "image/png"
             response.headers["Content-Type"] = kind if binary else f"{kind}; charset=utf-8"
         return response

@@ -13,6 +13,9 @@ export class ApiError extends Error {
 let key = null;
 try { key = sessionStorage.getItem('qwink.key'); } catch { /* no storage: the page asks for the key again */ }
 
+/** Whether the user has entered a key. */
+export const hasKey = () => Boolean(key);
+
 export function useKey(value) {
   key = value;
   try { sessionStorage.setItem('qwink.key', value); } catch { /* no storage: the key lasts until a reload */ }

@@ -3,7 +3,7 @@
 import * as api from './api.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
-import { byId } from './dom.js';
+import { byId, h } from './dom.js';
 import { History } from './history.js';
 import { HistoryList } from './history-list.js';
 import * as i18n from './i18n.js';
@@ -68,9 +68,7 @@ const list = new HistoryList(history, {
 function onError({ code }) {
   if (['network', 'not_ready', 'shutting_down', 'engine_stopped', 'invalid_api_key', 'model_not_found'].includes(code)) {
     composer.budgets = null;
-    byId('history').addEventListener('click', () => { list.open(); });
-connect();
-if (history.on && history.current) openConversation(history.current);
+    connect();
   }
 }
 
@@ -92,7 +90,7 @@ function connect() {
           status('loading', t('status.loading'));
         } else if (error.code === 'invalid_api_key') {
           status('offline', t('status.key'));
-          await askKey();
+          await askKey(api.hasKey());
         } else {
           status('offline', t('status.offline'));
           await pause(1500);
@@ -132,9 +130,7 @@ function nextTheme() {
 async function speak(code, chosen = false) {
   const old = presets.preset().prompt;
   await i18n.use(code, chosen);
-  const button = byId('language');
-  button.textContent = code === 'zh' ? 'English' : '中文';
-  button.lang = code === 'zh' ? 'en' : 'zh';
+  byId('language').value = i18n.language;
   showTheme();
   composer?.translated(old);
   table?.show();
@@ -148,6 +144,7 @@ function showMode() {
   byId('mode').setAttribute('aria-pressed', String(tabled));
 }
 
+byId('language').append(...i18n.LANGUAGES.map(({ code, name, tag }) => h('option', { value: code, lang: tag }, name)));
 await speak(i18n.preferred());
 composer = new Composer({
   before: () => conversation.pictures,
@@ -160,7 +157,7 @@ byId('mode').addEventListener('click', () => { location.hash = location.hash ===
 addEventListener('hashchange', showMode);
 showMode();
 byId('theme').addEventListener('click', nextTheme);
-byId('language').addEventListener('click', () => speak(i18n.language === 'zh' ? 'en' : 'zh', true));
+byId('language').addEventListener('change', ({ target }) => speak(target.value, true));
 byId('fresh').addEventListener('click', () => {
   begin();
   byId('question').value = presets.preset().prompt;

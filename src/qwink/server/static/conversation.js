@@ -6,6 +6,7 @@ import { byId } from './dom.js';
 import { t } from './i18n.js';
 import { newId } from './history.js';
 import * as images from './images.js';
+import { noteTime } from './recent.js';
 import { TurnView } from './turn.js';
 
 const SAVE_EVERY = 2000; // ms, while an answer comes
@@ -31,15 +32,22 @@ export class Conversation {
   }
 
   add(turn) {
-    turn.view = new TurnView(turn.question, turn.pictures, [...this.pictures, ...turn.pictures], () => this.retry(turn), () => this.takeBack(turn));
+    turn.view = new TurnView(turn.question, turn.pictures, [...this.pictures, ...turn.pictures], {
+      onRetry: () => this.retry(turn),
+      onChange: () => this.change(turn),
+      onVersion: (at) => this.choose(turn, at),
+      versions: () => turn.versions,
+    });
     this.turns.push(turn);
     byId('thread').append(turn.view.element);
   }
 
   /** What a browser keeps of the turns. */
-  get record() {
-    return this.turns.map(({ question, settings, text, outcome, pictures }) => ({
-      question, settings, text, outcome: outcome ?? null,
+  get record() { return this.recordFrom(0); }
+
+  recordFrom(index) {
+    return this.turns.slice(index).map(({ question, settings, text, outcome, pictures, versions }) => ({
+      question, settings, text, outcome: outcome ?? null, versions: versions ?? null,
       pictures: pictures.map(({ kind, name, file, pages, from, to }) => ({ kind, name, file, pages, from, to })),
     }));
   }
@@ -48,26 +56,77 @@ export class Conversation {
   async restore(id, turns) {
     this.clear();
     this.id = id;
-    for (const { question, settings, text, outcome, pictures } of turns) {
-      const opened = await Promise.all(pictures.map(reopened));
-      if (this.id !== id) return; // another conversation was opened meanwhile
-      const turn = { question, settings, text, outcome, pictures: opened.filter(Boolean) };
-      this.add(turn);
-      turn.view.text = text;
-      const lost = opened.includes(null) ? [t('history.lost')] : [];
-      turn.view.finish({ browserMs: 0, limit: settings.max, ...(outcome ?? { left: true }), more: lost });
-    }
+    const opened = await Promise.all(turns.map(reopenedTurn));
+    if (this.id !== id) return; // another conversation was opened meanwhile
+    opened.forEach((turn) => this.show(turn));
     this.hooks.onState(false);
   }
 
+  /** Adds a turn that was kept. */
+  show({ lost, ...turn }) {
+    this.add(turn);
+    turn.view.text = turn.text;
+    turn.view.finish({ browserMs: 0, limit: turn.settings.max, ...(turn.outcome ?? { left: true }), more: lost ? [t('history.lost')] : [] });
+  }
+
+  /** Asks a question again. An answer that is there stays as a version, with the turns after it. */
   retry(turn) {
-    if (this.busy || turn !== this.turns.at(-1)) return null;
-    return this.run(turn);
+    if (this.busy) return null;
+    if (!turn.text && turn === this.turns.at(-1)) return this.run(turn);
+    return this.branch(turn, turn.question);
+  }
+
+  /** Changes a question: in its place, as a new version; without an answer, in the form, with its pictures. */
+  change(turn) {
+    if (this.busy) return;
+    if (!turn.text && !turn.versions && turn === this.turns.at(-1)) this.takeBack(turn);
+    else turn.view.edit((question) => (this.busy ? null : this.branch(turn, question)));
+  }
+
+  /** Asks a new version of a turn. `versions`: { at, tails }; each tail holds the record of its turns, the shown one is null. */
+  branch(turn, question) {
+    const versions = this.putAway(turn);
+    versions.tails.push(null);
+    versions.at = versions.tails.length - 1;
+    const next = { question, pictures: turn.pictures, settings: turn.settings, text: '', versions };
+    this.add(next);
+    next.view.focus(); // the button that had it is gone
+    return this.run(next);
+  }
+
+  /** Shows another version of a turn and the turns after it. */
+  async choose(turn, at) {
+    const tail = turn.versions?.tails[at];
+    if (this.busy || !tail) return;
+    const opened = await Promise.all(tail.map(reopenedTurn));
+    if (this.busy || !this.turns.includes(turn)) { opened.flatMap(({ pictures }) => pictures).forEach(images.close); return; }
+    turn.pictures.forEach(images.close);
+    const versions = this.putAway(turn);
+    versions.tails[at] = null;
+    versions.at = at;
+    opened[0].versions = versions;
+    const first = this.turns.length;
+    opened.forEach((one) => this.show(one));
+    this.hooks.onState(false);
+    this.hooks.onChange();
+    this.turns[first].view.focusVersion();
+  }
+
+  /** Moves a turn and those after it into its versions, which it returns. */
+  putAway(turn) {
+    const index = this.turns.indexOf(turn);
+    const { at, tails } = turn.versions ?? { at: 0, tails: [null] };
+    const versions = { at, tails: [...tails] };
+    const [first, ...rest] = this.recordFrom(index);
+    versions.tails[at] = [{ ...first, versions: null }, ...rest];
+    const removed = this.turns.splice(index);
+    removed.forEach(({ view }) => view.element.remove());
+    removed.slice(1).flatMap(({ pictures }) => pictures).forEach(images.close);
+    return versions;
   }
 
   /** Removes the last turn; its question and pictures go back to the form. */
   takeBack(turn) {
-    if (this.busy || turn !== this.turns.at(-1)) return;
     this.turns.pop();
     turn.view.element.remove();
     this.hooks.onTakeBack(turn);
@@ -105,6 +164,7 @@ export class Conversation {
     if (this.aborter !== aborter) return; // the user began a new conversation
     this.aborter = null;
     turn.outcome = outcome;
+    if (outcome.last) noteTime(outcome.last.timings);
     this.hooks.onChange();
     view.end(outcome);
     say(outcome.error ? '' : `${turn.text} ${outcome.last ? t('now.done') : t('finish.stopped')}`);
@@ -186,6 +246,12 @@ export class Conversation {
     const text = t(key, { n: error.retryAfter, message: error.message });
     return text === key ? t('error.other', { message: error.message }) : text;
   }
+}
+
+/** A turn that was kept, its pictures opened again; `lost`: not all of them could be opened. */
+async function reopenedTurn({ question, settings, text, outcome, versions, pictures }) {
+  const opened = await Promise.all(pictures.map(reopened));
+  return { question, settings, text, outcome, versions: versions ?? undefined, pictures: opened.filter(Boolean), lost: opened.includes(null) };
 }
 
 /** A picture that was kept, opened again; null if that fails. */

@@ -1,6 +1,7 @@
 // The dialog with the conversations that this browser keeps: open, search, rename, export, delete.
 
 import { byId, h } from './dom.js';
+import { allTurns } from './history.js';
 import { language, t } from './i18n.js';
 
 const megabytes = (bytes) => (bytes / 1e6).toLocaleString(language, { maximumFractionDigits: 1 });
@@ -30,13 +31,21 @@ export async function asMarkdown({ title, turns }) {
 }
 
 async function asJson(record) {
+  const document = { title: record.title, updated: new Date(record.updated).toISOString(), turns: await exported(record.turns) };
+  return JSON.stringify(document, null, 2);
+}
+
+/** Turns for JSON. `versions` holds the other versions of a question, each with the turns after it. */
+async function exported(kept) {
   const turns = [];
-  for (const turn of record.turns) {
+  for (const turn of kept) {
     const pictures = [];
     for (const { name, file } of turn.pictures) pictures.push({ name, data: await dataUrl(file) });
-    turns.push({ question: turn.question, answer: turn.text, settings: turn.settings, pictures });
+    const versions = [];
+    for (const tail of (turn.versions?.tails ?? []).filter(Boolean)) versions.push(await exported(tail));
+    turns.push({ question: turn.question, answer: turn.text, settings: turn.settings, pictures, ...(versions.length ? { versions } : {}) });
   }
-  return JSON.stringify({ title: record.title, updated: new Date(record.updated).toISOString(), turns }, null, 2);
+  return turns;
 }
 
 export class HistoryList {
@@ -77,7 +86,7 @@ export class HistoryList {
   }
 
   found({ title, turns }) {
-    const text = [title, ...turns.flatMap((turn) => [turn.question, turn.text])].join('\n').toLowerCase();
+    const text = [title, ...allTurns(turns).flatMap((turn) => [turn.question, turn.text])].join('\n').toLowerCase();
     return text.includes(this.sought.toLowerCase());
   }
 

@@ -25,9 +25,14 @@ async function database() {
 
 export const newId = () => `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 
+/** All turns of a record, those of other versions too. */
+export function allTurns(turns) {
+  return turns.flatMap((turn) => [turn, ...(turn.versions?.tails ?? []).filter(Boolean).flatMap(allTurns)]);
+}
+
 /** The size of a record in bytes, about. */
 export function sizeOf(record) {
-  const files = record.turns.flatMap(({ pictures }) => pictures).reduce((sum, { file }) => sum + file.size, 0);
+  const files = [...new Set(allTurns(record.turns).flatMap(({ pictures }) => pictures.map(({ file }) => file)))].reduce((sum, { size }) => sum + size, 0);
   return files + 2 * JSON.stringify(record.turns, (name, value) => (name === 'file' ? undefined : value)).length;
 }
 

@@ -1,16 +1,18 @@
 // The page's language: the user's choice, else the browser's. Missing texts fall back to English.
 
 import en from './locales/en.js';
+import { LANGUAGES } from './locales/languages.js';
 import { recall, remember } from './storage.js';
 
-const LOADERS = { en: async () => en, zh: async () => (await import('./locales/zh.js')).default };
+export { LANGUAGES };
 let words = en;
 export let language = 'en';
 
 export function preferred() {
   const chosen = recall('language', null);
-  if (chosen in LOADERS) return chosen;
-  return navigator.language.toLowerCase().startsWith('zh') ? 'zh' : 'en';
+  if (LANGUAGES.some(({ code }) => code === chosen)) return chosen;
+  const own = navigator.language.toLowerCase().split('-')[0];
+  return LANGUAGES.some(({ code }) => code === own) ? own : 'en';
 }
 
 /** The text for a key; {name} is replaced by values.name. */
@@ -27,10 +29,10 @@ export function time(ms) {
 }
 
 export async function use(code, remembered = false) {
-  try { words = await LOADERS[code](); } catch { return; }
+  try { words = (await import(`./locales/${code}.js`)).default; } catch { return; }
   language = code;
   if (remembered) remember('language', code);
-  document.documentElement.lang = code === 'zh' ? 'zh-Hans' : code;
+  document.documentElement.lang = LANGUAGES.find((one) => one.code === code).tag;
   translate(document.body);
 }
 

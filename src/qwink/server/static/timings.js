@@ -2,6 +2,7 @@
 
 import { h } from './dom.js';
 import { language, t, time } from './i18n.js';
+import { recentChart } from './recent.js';
 
 export const STAGES = ['queue', 'fetch', 'decode', 'resize', 'encode', 'prefill', 'generate'];
 
@@ -26,7 +27,14 @@ export function timings({ timings: times, usage }, browserMs) {
   const list = h('dl', { class: 'stages' }, shown.map((one) => h('div', { title: t(`about.${one.stage}`), 'data-stage': one.stage },
     h('dt', null, h('span', { class: `key ${one.stage}${one.reused ? ' reused' : ''}`, 'aria-hidden': 'true' }), t(`stage.${one.stage}`)),
     h('dd', null, one.reused ? t('reused') : time(one.ms)))));
-  return h('details', { class: 'timings' }, h('summary', null, brief(times, usage)), bar, list, summary(times, usage), details(times, usage, browserMs));
+  const shell = h('details', { class: 'timings' }, h('summary', null, brief(times, usage)), bar, list, summary(times), ...saved(times, usage), details(times, usage, browserMs));
+  // Drawn when opened, so that it has the latest answers.
+  shell.addEventListener('toggle', () => {
+    shell.querySelector('.recent')?.remove();
+    const chart = shell.open && recentChart();
+    if (chart) shell.querySelector('.facts').after(chart);
+  });
+  return shell;
 }
 
 /** The line that is always seen. */
@@ -42,12 +50,20 @@ function speed(times, usage) {
   return ((after * 1000) / times.generate_ms).toLocaleString(language, { maximumSignificantDigits: 3 });
 }
 
-function summary(times, usage) {
-  const after = usage.completion_tokens - 1;
+function summary(times) {
   const facts = [t('total', { time: time(times.total_ms) }), t('first', { time: time(times.first_token_ms) })];
-  // Fewer where drafts were right or the answer's shape left no choice.
-  if (times.num_steps < after) facts.push(t('steps', { n: after, steps: times.num_steps }));
   return h('p', { class: 'facts' }, facts.join(' · '));
+}
+
+/** What was reused, as sentences. */
+function saved(times, usage) {
+  const { cached_tokens: cached } = usage.prompt_tokens_details;
+  const said = [];
+  if (times.origins.encode === 'reused') said.push(t('saved.encode'));
+  if (cached) said.push(t('saved.prefill', { n: cached, of: usage.prompt_tokens }));
+  const after = usage.completion_tokens - 1; // the first token comes from the prefill
+  if (times.num_steps < after) said.push(t('saved.drafts', { n: after, steps: times.num_steps }));
+  return said.map((text) => h('p', { class: 'saved' }, text));
 }
 
 function details(times, usage, browserMs) {

@@ -11,11 +11,14 @@ import { enlarge } from './viewer.js';
 const MARGIN = 14; // pixels kept above an answer that is longer than the window
 
 export class TurnView {
-  /** `pictures` belong to this question; `seen` are all pictures of the conversation so far. */
-  constructor(question, pictures, seen, onRetry, onChange) {
+  /** `pictures` belong to this question; `seen` are all pictures of the conversation so far.
+   *
+   * `hooks`: onRetry(), onChange(), onVersion(at), versions(), which returns { at, tails } or undefined.
+   */
+  constructor(question, pictures, seen, hooks) {
     this.seen = seen;
-    this.onRetry = onRetry;
-    this.onChange = onChange;
+    this.hooks = hooks;
+    this.asked = h('p', { class: 'question' }, question);
     this.body = h('div', { class: 'text' });
     this.now = h('p', { class: 'now' });
     this.foot = h('div', { class: 'foot' });
@@ -26,8 +29,54 @@ export class TurnView {
           type: 'button', class: 'plain', 'aria-label': t('viewer', { name: picture.name }),
           onclick: () => enlarge(picture, boxes.stage(picture, [])),
         }, h('img', { src: picture.url, alt: picture.name, width: picture.width, height: picture.height })))) : null,
-        h('p', { class: 'question' }, question)),
+        this.asked),
       this.answer);
+  }
+
+  /** Shows the question as a field; calls `onAsk(question)` if the user asks it. */
+  edit(onAsk) {
+    const field = h('textarea', { rows: 3, 'aria-label': t('question') });
+    field.value = this.asked.textContent;
+    const form = h('form', { class: 'edit' }, field, h('div', { class: 'row end' },
+      h('button', { type: 'button', class: 'quiet', onclick: () => leave() }, t('edit.cancel')),
+      h('button', { type: 'submit', class: 'button main' }, t('ask'))));
+    const leave = () => {
+      form.replaceWith(this.asked);
+      this.foot.querySelector('.change')?.focus();
+    };
+    form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      if (field.value.trim()) onAsk(field.value.trim());
+    });
+    field.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape') leave();
+      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      form.requestSubmit();
+    });
+    if (this.asked.isConnected) this.asked.replaceWith(form);
+    field.focus();
+  }
+
+  /** Buttons to the versions before and after this one. */
+  versions() {
+    const versions = this.hooks.versions();
+    if (!versions) return null;
+    const { at, tails } = versions;
+    const step = (name, sign, to) => h('button', {
+      type: 'button', class: `quiet version-${name}`, 'aria-label': t(`version.${name}`), disabled: !(to in tails), onclick: () => this.hooks.onVersion(to),
+    }, sign);
+    return h('span', { class: 'versions', role: 'group', 'aria-label': t('version') },
+      step('before', '‹', at - 1), h('span', null, t('version.of', { n: at + 1, of: tails.length })), step('after', '›', at + 1));
+  }
+
+  focus() {
+    this.element.tabIndex = -1;
+    this.element.focus({ preventScroll: true });
+  }
+
+  focusVersion() {
+    this.foot.querySelector('.versions button:enabled')?.focus();
   }
 
   /** Clears the answer, for a new one. */
@@ -101,8 +150,9 @@ export class TurnView {
       ...(error ? [h('p', { class: 'error', role: 'alert' }, error)] : []),
       h('div', { class: 'row actions' },
         this.text ? copyButton(t('copy'), t('copied'), () => this.text) : '',
-        h('button', { type: 'button', class: 'quiet retry', onclick: this.onRetry }, t('retry')),
-        h('button', { type: 'button', class: 'quiet change', onclick: this.onChange }, t('change'))),
+        h('button', { type: 'button', class: 'quiet retry', onclick: this.hooks.onRetry }, t('retry')),
+        h('button', { type: 'button', class: 'quiet change', onclick: this.hooks.onChange }, t('change')),
+        this.versions() ?? ''),
       ...(last ? [timings(last, browserMs)] : []));
   }
 }

@@ -106,7 +106,6 @@ export default {
   total: '{time} in total',
   first: 'first word after {time}',
   speed: '{n} tokens/s',
-  steps: '{n} tokens in {steps} steps',
   counts: '{prompt} prompt tokens, {images} of them image tokens, {cached} reused; {n} answer tokens',
   browser: 'before the request, this browser took {time} to scale and send the pictures',
   details: 'Details',
@@ -272,4 +271,16 @@ export default {
   close: 'Close',
   'brief.first': '{time} to the first word',
   'brief.total': '{time} in all',
+
+  // Languages, keys, versions, times
+  language: 'Language',
+  'key.wrong': 'The server refused this key. Check it for missing or extra characters, or ask the administrator for another.',
+  version: 'Versions of this answer',
+  'version.before': 'Version before',
+  'version.after': 'Next version',
+  'version.of': '{n} of {of}',
+  'recent.title': 'The last answers in this browser: seconds in all',
+  'saved.prefill': '{n} of {of} prompt tokens were known from before and were not read again.',
+  'saved.encode': 'The picture had been looked at before, which saved that time.',
+  'saved.drafts': '{n} tokens came in {steps} steps: drafts were right, or the form of the answer left no choice.',
 };

@@ -105,7 +105,6 @@ export default {
   total: '共 {time}',
   first: '{time} 后出现第一个词',
   speed: '每秒 {n} 个 token',
-  steps: '{steps} 步生成 {n} 个 token',
   counts: '读入 {prompt} 个 token，其中图片 {images} 个，复用 {cached} 个；写出 {n} 个',
   browser: '此前浏览器缩放并发送图片用了 {time}',
   details: '详情',
@@ -271,4 +270,16 @@ export default {
   close: '关闭',
   'brief.first': '{time} 出现第一个词',
   'brief.total': '共 {time}',
+
+  // Languages, keys, versions, times
+  language: '语言',
+  'key.wrong': '服务器拒绝了这个密钥。请检查是否缺少或多出字符，或向管理者索取新的密钥。',
+  version: '此回答的版本',
+  'version.before': '上一版本',
+  'version.after': '下一版本',
+  'version.of': '{n} / {of}',
+  'recent.title': '此浏览器中最近的回答：总秒数',
+  'saved.prefill': '{of} 个提示 token 中有 {n} 个之前读过，没有再读。',
+  'saved.encode': '这张图片之前看过，省去了这段时间。',
+  'saved.drafts': '{n} 个 token 只用了 {steps} 步：草稿猜中了，或回答的格式没有其他选择。',
 };
