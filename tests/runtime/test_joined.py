@@ -87,8 +87,8 @@ def test_usage_and_timings_are_of_all_strips(tiny_model: Model, page: np.ndarray
     together = timings.encode_ms + timings.prefill_ms + timings.generate_ms
     assert 0 < together <= timings.total_ms
     assert 0 < timings.first_token_ms <= timings.total_ms
-    # The strips share steps, so there are fewer than the sum of theirs.
-    assert 4 <= timings.num_steps < sum(one.timings.num_steps for one in apart)
+    # The strips share steps: their answers begin once all their prompts are computed.
+    assert 11 <= timings.num_steps <= 14
 
 
 def test_text_is_streamed_in_order(vlm: VLM, page: np.ndarray[Any, Any]) -> None:

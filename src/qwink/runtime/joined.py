@@ -102,6 +102,7 @@ class Joined:
         part = self._parts[number]
         own, of_page = part.strip.request, self.request
         own.deadline, own.background = of_page.deadline, of_page.background
+        own.page = id(self)
         part.ticket = submit(own, self._listens(number))
 
     def _tell(self) -> None:

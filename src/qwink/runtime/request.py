@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -58,6 +58,7 @@ class Request:
     another: Callable[[int], Sequence] | None = None
     # What runs instead of this request, if its page is read in strips.
     strips: tuple[ReadStrip, ...] = ()
+    page: Hashable = None  # requests about strips of one page have this in common
 
     def answers(self, count: int) -> list[Request]:
         """This request, and others like it: `count` in all.

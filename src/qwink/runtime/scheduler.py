@@ -177,13 +177,22 @@ class Scheduler:
     def _tickets(self) -> list[Ticket]:
         return [*self._answers.tickets, *self._prompts.tickets, *self._waiting.tickets]
 
+    def _answering(self) -> bool:
+        """Whether there are answers that need not wait.
+
+        The strips of a page wait for the prompts of each other, so that their answers run together.
+        """
+        pages = {ticket.request.page for ticket in self._prompts.tickets}
+        waiting = pages - {None}
+        return any(ticket.request.page not in waiting for ticket in self._answers.tickets)
+
     # The engine thread from here on.
 
     def _main(self) -> None:
         try:
             while self._wait_for_work():
                 self._drop_ended()
-                if self._shares.prompts_turn(answering=bool(self._answers.tickets)):
+                if self._shares.prompts_turn(answering=self._answering()):
                     with self._shares.prompts():
                         worked = self._run_call() if self._calls else self._advance_prompts()
                     if worked:
