@@ -150,7 +150,7 @@ def main() -> None:
     write(args.out, record("nano", result).document())
     write(
         args.out.with_name("nano-unseen.json"),
-        record("nano-unseen", unseen(args.count // 4)).document(),
+        record("nano", unseen(args.count // 4)).document(),
     )
 
 

@@ -211,7 +211,7 @@ def test_a_question_given_as_a_picture(qwink: RunQwink, picture: Path) -> None:
 
 def test_full_context_is_named_as_the_reason(qwink: RunQwink) -> None:
     ran = qwink("ask", "-q", "Hi", "--context", 24, "--seed", 1)
-    assert ran.code == 0, ran.err
+    assert ran.code == 4, ran.err
     assert "the context of 24 is full" in ran.err
 
 

@@ -55,10 +55,12 @@ def test_what_timings_show(qwink: RunQwink, home: Path) -> None:
     lines = [line for line in ran.err.splitlines() if not line.startswith("qwink:")]
 
     def fixed(lines: list[str]) -> list[str]:
-        without = (re.sub(r"\d+\.\d+( tokens/s)?|kernels \w+", "", line) for line in lines)
+        without = (
+            re.sub(r"\d+\.\d+( tokens/s)?|kernels \w+|in \d+ steps", "", line) for line in lines
+        )
         return [re.sub(r"\s+", " ", line).strip() for line in without]
 
-    assert fixed([ran.out.strip(), *lines]) == fixed(shown)
+    assert fixed([*ran.out.strip().splitlines(), *lines]) == fixed(shown)
 
 
 def test_python_block(home: Path) -> None:

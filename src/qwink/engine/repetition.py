@@ -8,6 +8,7 @@ from collections import deque
 import numpy as np
 
 _PIECES = re.compile(r"[0-9]+|[^0-9]+")
+_DIGITS = frozenset("0123456789")  # not all that Python calls digits, such as ¹
 _LONGEST_GAP = 300  # characters between two numbers that are compared
 
 
@@ -71,14 +72,14 @@ class CountingGuard:
         if not text:
             return False
         pieces = _PIECES.findall(self._rest + text)
-        self._rest = pieces.pop() if pieces[-1].isdigit() else ""
+        self._rest = pieces.pop() if pieces[-1][0] in _DIGITS else ""
         stuck = False
         for piece in pieces:
             stuck = self._take(piece) or stuck
         return stuck
 
     def _take(self, piece: str) -> bool:
-        if not piece[0].isdigit():
+        if piece[0] not in _DIGITS:
             self._gap = (self._gap + piece)[-_LONGEST_GAP:]
             return False
         self._units.append((self._gap, int(piece[-18:])))

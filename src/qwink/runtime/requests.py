@@ -111,6 +111,8 @@ class RequestMaker:
         self, made: MadeOf, watch: Stopwatch, cancelled: Callable[[], bool]
     ) -> Generator[None, None, Request]:
         model, sampling = self._model, made.sampling
+        # Not `made` itself in what follows: it holds the pictures as they came.
+        num_logprobs, hints = made.num_logprobs, made.hints
         vocab_size = model.engine.config.text.vocab_size
         shape = sampling.shape if isinstance(sampling, AskedSampling) else None
         ignored: tuple[str, ...] = ()
@@ -140,13 +142,13 @@ class RequestMaker:
             params = replace(chosen, seed=seed)
             common = model.tokenizer, self._forbidden, vocab_size
             if shape is not None and shape.kind == "choices":
-                return ChoiceSequence(prompt, params, *common, shape, room, made.num_logprobs)
+                return ChoiceSequence(prompt, params, *common, shape, room, num_logprobs)
             return TokenSequence(
                 prompt,
                 params,
                 *common,
-                made.num_logprobs,
-                self._drafting.drafter(prompt, made.hints, shape),
+                num_logprobs,
+                self._drafting.drafter(prompt, hints, shape),
                 constraint=None if shape is None else self._grammars.constraint(shape)[0],
             )
 

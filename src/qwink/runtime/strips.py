@@ -8,12 +8,13 @@ one picture are divided so.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from qwink.engine.base import Engine
-from qwink.errors import OptionError
+from qwink.errors import ImageError, OptionError
 from qwink.inputs.budget import TOKEN_PIXELS, asked_task, choose_budget, fit
 from qwink.inputs.containers import is_video
 from qwink.inputs.files import BinaryFile, read_object
@@ -97,13 +98,15 @@ class PageCutter:
             if by_number:
                 raise OptionError(f"strips and {obstacle} exclude each other; leave one out")
             return None
-        source = self._opened(part.source, chosen)
+        with _of_first():
+            source = self._opened(part.source, chosen)
         how = None if source is None else self._how(source, chosen, question, options.strips)
         if source is None or how is None:
             if by_number:
                 raise OptionError("strips are for pictures; of a PDF, choose one page")
             return None
-        picture = self._decoded(source)
+        with _of_first():
+            picture = self._decoded(source)
         with self._watch.stage("resize"):
             cut = how(picture)
             self._watch.note(cut.reason)
@@ -179,6 +182,16 @@ class PageCutter:
             return source
         with self._watch.stage("decode"):
             return decode(source, check=self._check)
+
+
+@contextmanager
+def _of_first() -> Iterator[None]:
+    """Give an ImageError the number of the only picture."""
+    try:
+        yield
+    except ImageError as error:
+        error.index = 0
+        raise
 
 
 def _only_picture(messages: Sequence[Message]) -> ImagePart | None:

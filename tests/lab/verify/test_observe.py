@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ def request(vlm: VLM, sample: Sample) -> Request:
 
 
 def asked(vlm: VLM, sample: Sample) -> str:
-    return vlm.ask(sample.image, sample.question, temperature=0, max_tokens=MAX_TOKENS).text
+    options: dict[str, Any] = {"temperature": 0, "max_tokens": MAX_TOKENS, "strips": "off"}
+    return vlm.ask(sample.image, sample.question, **options).text
 
 
 def test_a_model_led_along_its_own_answer_does_not_differ(load_nano: LoadNano) -> None:
