@@ -23,7 +23,7 @@ MAX_TOKENS = 24
 
 def request(vlm: VLM, sample: Sample) -> Request:
     message = user_message([sample.image], sample.question, "auto")
-    return vlm.prepare([message], ImageOptions(), SamplingParams(max_tokens=MAX_TOKENS))
+    return vlm.prepare([message], ImageOptions(strips="off"), SamplingParams(max_tokens=MAX_TOKENS))
 
 
 def asked(vlm: VLM, sample: Sample) -> str:
@@ -87,7 +87,7 @@ def test_rounding_shows_where_it_happens(load_nano: LoadNano) -> None:
 def test_an_answer_of_one_token_has_none_after_it(load_nano: LoadNano) -> None:
     vlm = load_nano("exact")
     message = user_message([SAMPLES["circle"].image], "What shape is it?", "auto")
-    short = vlm.prepare([message], ImageOptions(), SamplingParams(max_tokens=1))
+    short = vlm.prepare([message], ImageOptions(strips="off"), SamplingParams(max_tokens=1))
     found = observe(vlm, short)
     assert len(found.ids) == 1
     assert not [place for place in found.states if place.startswith("answer")]
