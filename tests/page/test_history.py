@@ -35,7 +35,7 @@ def test_a_reload_in_the_middle_asks_nothing_twice(visit: Visit) -> None:
     visit.page.route("**/v1/chat/completions", lambda route: held.append(route))
     visit.ask("Describe this picture.")
     expect(visit.page.locator(".now")).not_to_be_empty()
-    visit.page.wait_for_timeout(300)  # until the browser has kept it
+    visit.kept("turns.length === 1")
     visit.page.unroute("**/v1/chat/completions")
     visit.page.reload()
     turn = visit.ready().page.locator(".turn").last
@@ -116,7 +116,7 @@ def test_versions_of_questions_and_answers_stay(visit: Visit) -> None:
     expect(question).to_have_text(["What does it say?", "Read the text."])
     expect(page.locator(".turn .shown img")).to_have_count(1)
     # All of them survive a reload.
-    page.wait_for_timeout(300)
+    visit.kept("turns[1]?.question === 'Read the text.'")
     page.reload()
     visit.ready().answered(2)
     expect(question).to_have_text(["What does it say?", "Read the text."])
@@ -135,19 +135,26 @@ def test_a_killed_server_and_a_reload_lose_nothing(
     visit.pick(receipt())
     visit.ask("Read the text.")
     expect(page.locator(".turn .text")).not_to_be_empty()
-    # A real answer is on its way: a reload keeps what came, and asks nothing.
-    page.wait_for_timeout(300)
+    # A real answer is on its way: a reload keeps all that came, and asks nothing.
+    visit.kept("turns[0].text")
+    page.evaluate(
+        """addEventListener('pagehide', () => {
+            sessionStorage.shown = document.querySelector('.turn .text').textContent;
+        })"""
+    )
     page.reload()
     visit.ready()
     expect(page.locator(".remark")).to_have_text("The page was left before the answer ended.")
-    expect(page.locator(".turn .text")).not_to_be_empty()
+    shown = page.evaluate("sessionStorage.shown")
+    assert shown
+    assert (page.locator(".turn .text").text_content() or "").startswith(shown)
     assert len(visit.asked()) == 1
     page.locator(".retry").click()
     expect(page.locator(".now [data-stage=generate]")).to_be_visible()
     expect(page.locator(".turn .text")).not_to_be_empty()
     server.process.kill()
     expect(page.locator(".error")).to_contain_text("connection to the server was lost")
-    page.wait_for_timeout(300)
+    visit.kept("turns[0].outcome?.error")
     slow.unlink()
     serve("--port", server.address.rsplit(":", 1)[1]).wait_ready()
     page.reload()

@@ -140,6 +140,17 @@ class Visit:
         expect(self.page.locator(".timings")).to_have_count(number, timeout=PATIENCE_MS)
         return self.page.locator(".turn").last
 
+    def kept(self, condition: str) -> None:
+        """Wait until the browser keeps a conversation whose `turns` meet a condition in JavaScript."""
+        self.page.wait_for_function(
+            """async () => {
+                const { History } = await import('/static/history.js');
+                window.keptHistory ??= new History();
+                const all = await window.keptHistory.list();
+                return all.some(({ turns }) => CONDITION);
+            }""".replace("CONDITION", condition),
+        )
+
     @property
     def thumbs(self) -> Locator:
         return self.page.locator(".thumb")

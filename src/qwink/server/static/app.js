@@ -37,13 +37,27 @@ const conversation = new Conversation({
   onChange: keep,
 });
 const history = new History();
-let keeping = Promise.resolve();
+const unkept = new Map(); // the records that are still to be kept, by the conversation's id
+let keeping = false;
 
-/** Keeps the conversation as it is now, after what is being kept already. */
-function keep() {
+/** Keeps the conversation as it is now. While one record is being kept, only the newest one waits. */
+async function keep() {
   const { id, record } = conversation;
   if (history.on) history.current = record.length ? id : null;
-  keeping = keeping.then(() => (record.length ? history.save(id, record) : history.remove(id))).catch(() => {});
+  unkept.set(id, record);
+  if (keeping) return;
+  keeping = true;
+  while (unkept.size) {
+    const [[next, turns]] = unkept;
+    unkept.delete(next);
+    try { await (turns.length ? history.save(next, turns) : history.remove(next)); } catch { /* the browser keeps no more */ }
+  }
+  keeping = false;
+}
+
+/** Keeps what is on the screen when the page is left. */
+function leave() {
+  if (conversation.busy || keeping) history.saveNow(conversation.id, conversation.record);
 }
 
 async function openConversation(id) {
@@ -62,7 +76,10 @@ function begin() {
 
 const list = new HistoryList(history, {
   onOpen: openConversation,
-  onGone: (id) => { if (id === null || id === conversation.id) begin(); },
+  onGone: (id) => {
+    unkept.clear();
+    if (id === null || id === conversation.id) begin();
+  },
 });
 
 function onError({ code }) {
@@ -165,5 +182,7 @@ byId('fresh').addEventListener('click', () => {
   byId('question').focus();
 });
 byId('history').addEventListener('click', () => { list.open(); });
+addEventListener('pagehide', leave);
+document.addEventListener('visibilitychange', () => { if (document.hidden) leave(); });
 connect();
 if (history.on && history.current) openConversation(history.current);

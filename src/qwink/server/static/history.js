@@ -38,7 +38,9 @@ export function sizeOf(record) {
 
 export class History {
   constructor() {
-    try { this.opened = database().catch(() => null); } catch { this.opened = Promise.resolve(null); }
+    this.titles = new Map(); // of the conversations that this tab has kept or opened
+    this.database = null; // once it is open
+    this.opened = database().then((opened) => { this.database = opened; return opened; }).catch(() => null);
   }
 
   get on() { return recall('history', true); }
@@ -60,40 +62,60 @@ export class History {
 
   async load(id) {
     const store = await this.opened;
-    return store && id ? done(store.transaction('conversations').objectStore('conversations').get(id)) : undefined;
+    if (!store || !id) return undefined;
+    const found = await done(store.transaction('conversations').objectStore('conversations').get(id));
+    if (found) this.titles.set(id, found.title);
+    return found;
   }
 
   /** Keeps a conversation; its title stays once it has one. Returns whether it was kept. */
   async save(id, turns) {
-    const store = await this.opened;
-    if (!store || !this.on || !turns.length) return false;
-    const before = await this.load(id);
-    const record = { id, title: before?.title ?? turns[0].question.slice(0, TITLE), updated: Date.now(), turns };
-    record.bytes = sizeOf(record);
+    if (!this.on || !turns.length) return false;
     try {
-      await this.write((kept) => kept.put(record));
+      const kept = await this.write((store) => {
+        const before = store.get(id);
+        before.onsuccess = () => store.put(this.recordOf(id, turns, before.result?.title));
+      });
+      if (kept) await this.trim();
+      return kept;
     } catch {
       return false; // the browser keeps no more
     }
-    await this.trim();
-    return true;
+  }
+
+  /** Keeps a conversation while the page is left: writes without waiting for a read, which would come too late. */
+  saveNow(id, turns) {
+    if (!this.database || !this.on || !turns.length) return;
+    const transaction = this.database.transaction('conversations', 'readwrite', { durability: 'relaxed' });
+    transaction.objectStore('conversations').put(this.recordOf(id, turns, this.titles.get(id)));
+    transaction.commit();
+  }
+
+  recordOf(id, turns, title = turns[0].question.slice(0, TITLE)) {
+    this.titles.set(id, title);
+    const record = { id, title, updated: Date.now(), turns };
+    return { ...record, bytes: sizeOf(record) };
   }
 
   async rename(id, title) {
     const record = await this.load(id);
-    if (record && title.trim()) await this.write((kept) => kept.put({ ...record, title: title.trim() }));
+    if (!record || !title.trim()) return;
+    this.titles.set(id, title.trim());
+    await this.write((kept) => kept.put({ ...record, title: title.trim() }));
   }
 
   remove(id) { return this.write((kept) => kept.delete(id)); }
 
   clear() { return this.write((kept) => kept.clear()); }
 
+  /** Changes what is kept, in one transaction. Returns false where the browser keeps nothing. */
   async write(change) {
     const store = await this.opened;
-    if (!store) return;
+    if (!store) return false;
     const transaction = store.transaction('conversations', 'readwrite');
     change(transaction.objectStore('conversations'));
     await ended(transaction);
+    return true;
   }
 
   async trim() {
