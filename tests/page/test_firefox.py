@@ -34,6 +34,14 @@ ASK = """async () => {
     await until(() => find('.timings'));
     return find('.turn .question').textContent;
 }"""
+IN_HISTORY = """async () => {
+    const { History } = await import('/static/history.js');
+    const history = new History();
+    while (!(await history.list()).some(({ turns }) => turns[0].outcome)) {
+        await new Promise((done) => setTimeout(done, 50));
+    }
+    return true;
+}"""
 KEPT = """async () => {
     while (!document.querySelector('.timings')) await new Promise((done) => setTimeout(done, 50));
     return document.querySelectorAll('.turn .shown img').length;
@@ -96,6 +104,6 @@ def test_ask_and_reload(bidi: Command, server: Server) -> None:
         return answer["result"]["value"]
 
     assert call(ASK) == "What is it?"
-    time.sleep(0.3)  # until the browser has kept it
+    call(IN_HISTORY)
     bidi("browsingContext.reload", context=context, wait="complete")
     assert call(KEPT) == 1

@@ -130,13 +130,28 @@ def test_a_killed_server_and_a_reload_lose_nothing(
 ) -> None:
     (slow := tmp_path / "slow").touch()
     server = serve(code=SLOW_ANSWERS, SLOW_FILE=str(slow)).wait_ready()
-    page = (visit := visit_of(server).ready()).page
+    page = (visit := visit_of(server)).page
+
+    def once(route: Route) -> None:
+        """Let the page keep the first words of an answer, then nothing until it is left."""
+        script = route.fetch()
+        assert "SAVE_EVERY = 2000" in script.text()
+        route.fulfill(
+            response=script, body=script.text().replace("SAVE_EVERY = 2000", "SAVE_EVERY = 1e9")
+        )
+
+    page.route("**/static/conversation.js", once)
+    page.reload()
+    visit.ready()
     visit.may_fail = True
     visit.pick(receipt())
     visit.ask("Read the text.")
     expect(page.locator(".turn .text")).not_to_be_empty()
     # A real answer is on its way: a reload keeps all that came, and asks nothing.
     visit.kept("turns[0].text")
+    first = page.locator(".turn .text").text_content()
+    longer = "first => document.querySelector('.turn .text').textContent.length > first.length"
+    page.wait_for_function(longer, arg=first)
     page.evaluate(
         """addEventListener('pagehide', () => {
             sessionStorage.shown = document.querySelector('.turn .text').textContent;

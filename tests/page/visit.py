@@ -141,7 +141,7 @@ class Visit:
         return self.page.locator(".turn").last
 
     def kept(self, condition: str) -> None:
-        """Wait until the browser keeps a conversation whose `turns` meet a condition in JavaScript."""
+        """Wait until the browser keeps a conversation whose `turns` meet a JavaScript condition."""
         self.page.wait_for_function(
             """async () => {
                 const { History } = await import('/static/history.js');
