@@ -51,7 +51,7 @@ def test_environment() -> None:
         ("port = true", "port is True; it must be int"),
         ('warm = "x"', "it must be a list of strings"),
         ("warm = [1]", "it must be a list of strings"),
-        ("api_keys = []", "api_keys are secrets"),
+        ("api_keys = []", "api_keys must not be here"),
         ("port = 70000", "it must be between"),
         ("port = ", "cannot read"),
         ("max_running = 0", "it must be 1 or more"),

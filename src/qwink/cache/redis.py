@@ -47,6 +47,11 @@ _LEAST_S = 0.5
 _LEAST_BYTES_PER_S = 10e6
 _CLOSE_S = 0.5  # for writes under way when the process ends
 
+# How reads end. Late: the value was not needed any more.
+READS = ("hit", "miss", "damaged", "late", "timeout", "error", "skipped")
+# How writes end. Dropped: too many waited. Refused: too large, or not to be kept.
+WRITES = ("written", "dropped", "refused", "timeout", "error", "skipped")
+
 _SCHEMES = ("redis", "rediss", "unix")
 # What a URL may say behind its "?".
 _QUERY = ("db", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname")
@@ -74,12 +79,14 @@ class StoreOptions:
 
     @property
     def place(self) -> str:
-        """The server without user name and password."""
-        parts = urlsplit(self.url)
-        if parts.scheme == "unix":
-            return f"unix://{parts.path}"
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return f"{parts.scheme}://{host or 'localhost'}:{parts.port or 6379}"
+        """The URL without user name and password."""
+        return without_password(self.url)
+
+
+def without_password(url: str) -> str:
+    """The URL of a store without user name and password, to be shown."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _check(url: str) -> None:
@@ -109,17 +116,16 @@ def _check(url: str) -> None:
 class RedisStore:
     """Reads and writes entries of one server. Safe to share between threads.
 
-    `reads` and `writes` count how calls ended, `num_bytes` what went in ("read") and out
-    ("written"). Reads: hit, miss, damaged, late, timeout, error, skipped. Writes: written, dropped
-    (the queue was full), refused (too large, or not to be kept), timeout, error, skipped.
+    `reads` and `writes` count how calls ended (`READS`, `WRITES`), `num_bytes` the bytes of entries
+    that were read ("read") and written ("write").
     """
 
     def __init__(self, options: StoreOptions) -> None:
         """Does not wait for the server, which need not be there."""
         self.options = options
-        self.reads: Counter[str] = Counter()
-        self.writes: Counter[str] = Counter()
-        self.num_bytes: Counter[str] = Counter()
+        self.reads = Counter(dict.fromkeys(READS, 0))
+        self.writes = Counter(dict.fromkeys(WRITES, 0))
+        self.num_bytes = Counter({"read": 0, "write": 0})
         self.breakers = {
             side: Breaker(lambda opened, reason, side=side: self._report(side, opened, reason))  # type: ignore[misc]
             for side in ("read", "write")
@@ -273,7 +279,7 @@ class RedisStore:
                 self._queued_bytes -= num_bytes
         breaker.succeeded()
         self._count(self.writes, "written")
-        self._count(self.num_bytes, "written", len(data))
+        self._count(self.num_bytes, "write", len(data))
 
     @property
     def _server(self) -> Redis:

@@ -122,6 +122,8 @@ def batch(
     context: shared.Context = None,
     threads: shared.Threads = None,
     speculate: shared.Speculate = None,
+    store: shared.Store = None,
+    store_ttl: shared.StoreTtl = None,
 ) -> None:
     """Ask about each of many pictures, several at once, and write a row for each.
 
@@ -187,7 +189,14 @@ def batch(
     check(wanted, given, file, where, limit, concurrency, near_duplicates)
     limits = Limits() if concurrency is None else Limits(max_running=concurrency)
     loaded = load_model(
-        model, engine_options, context, limits, hint=on_terminal(), speculate=speculate
+        model,
+        engine_options,
+        context,
+        limits,
+        hint=on_terminal(),
+        speculate=speculate,
+        store=store,
+        store_ttl=store_ttl,
     )
     with (
         loaded as vlm,

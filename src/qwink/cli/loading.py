@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qwink.cli.console import ExportProgress, SpeculateName, remark
+from qwink.errors import OptionError
 
 if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
@@ -21,13 +23,26 @@ def load_model(
     *,
     hint: bool,
     speculate: SpeculateName | None = None,
+    store: str | None = None,
+    store_ttl: float | None = None,
 ) -> VLM:
-    """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
+    """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions.
+
+    `store` and `store_ttl` override the settings.
+    """
     from qwink.runtime.engines import EngineOptions
-    from qwink.runtime.models import find_model, load
+    from qwink.runtime.models import find_model, load, store_options
     from qwink.settings import Settings
 
     settings = Settings.from_environment()
+    if store_ttl is not None:
+        settings = replace(settings, store_ttl=store_ttl)
+    if store:
+        settings = replace(settings, store=store)
+    if settings.store:
+        store_options(settings)  # refused before an export
+    elif store_ttl is not None:
+        raise OptionError("--store-ttl needs a --store")
     reference = model or settings.model
     if hint and model is None and reference == "nano":
         remark(NANO_HINT)
