@@ -54,6 +54,6 @@ def same(found: EncodedImage | None, image: EncodedImage) -> bool:
     )
 
 
-def client(server: RedisServer) -> redis.Redis:
+def client(server: RedisServer, password: str | None = None) -> redis.Redis:
     """A client of its own, to look at what is stored."""
-    return redis.Redis(port=server.port)
+    return redis.Redis(port=server.port, password=password)

@@ -151,7 +151,8 @@ def test_values_that_are_no_numbers_are_not_kept(images: SharedImages, server: R
 def test_two_caches_share_an_image(server: RedisServer) -> None:
     """As in two processes: one encodes, the other finds it before it would."""
     caches = [
-        EmbeddingCache(1 << 20, OUTPUT, None, SharedImages.open(server.url)) for _ in range(2)
+        EmbeddingCache(1 << 20, OUTPUT, None, SharedImages.open(StoreOptions(server.url)))
+        for _ in range(2)
     ]
     image = encoded("a")
     caches[0].put(image)
@@ -167,7 +168,8 @@ def test_two_caches_share_an_image(server: RedisServer) -> None:
 def test_kernels_that_round_differently_do_not_share(server: RedisServer) -> None:
     outputs = [replace(OUTPUT, numerics=kernels) for kernels in ("amx", "avx2", "amx")]
     caches = [
-        EmbeddingCache(1 << 20, output, None, SharedImages.open(server.url)) for output in outputs
+        EmbeddingCache(1 << 20, output, None, SharedImages.open(StoreOptions(server.url)))
+        for output in outputs
     ]
     image = encoded("a")
     caches[0].put(image)

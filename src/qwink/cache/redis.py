@@ -85,8 +85,9 @@ class StoreOptions:
 
 def without_password(url: str) -> str:
     """The URL of a store without user name and password, to be shown."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    scheme, _, rest = url.partition("://")
+    server, slash, path = rest.partition("/")
+    return f"{scheme}://{server.rpartition('@')[2]}{slash}{path}"
 
 
 def _check(url: str) -> None:

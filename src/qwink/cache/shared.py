@@ -14,7 +14,19 @@ from qwink.cache.embeddings import Expected
 from qwink.cache.entry import Unusable, file_size, is_finite, pack, unpack
 from qwink.cache.redis import RedisStore, StoreOptions
 from qwink.cache.seal import Seal
+from qwink.settings import Settings
 from qwink.types import EncodedImage
+
+
+def open_store(settings: Settings, url: str | None = None) -> SharedImages | None:
+    """The store at `url`, or that of the settings; None if there is none. Raises OptionError."""
+    where = url or settings.store
+    if not where:
+        return None
+    secret = settings.store_secret.encode("utf-8", "surrogateescape")
+    return SharedImages.open(
+        StoreOptions(where, settings.store_ttl, settings.store_entry_mb << 20, secret)
+    )
 
 
 class SharedImages:
@@ -26,10 +38,9 @@ class SharedImages:
         self._seal = Seal(store.options.secret)
 
     @classmethod
-    def open(cls, options: StoreOptions | str) -> SharedImages:
+    def open(cls, options: StoreOptions) -> SharedImages:
         """Those of a new store. Raises OptionError."""
-        chosen = StoreOptions(options) if isinstance(options, str) else options
-        return cls(RedisStore(chosen))
+        return cls(RedisStore(options))
 
     def fetch(self, expected: Expected) -> Future[EncodedImage | None]:
         """The image, its arrays float16 and read-only; None if it is missing or unusable.

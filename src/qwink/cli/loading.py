@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from qwink.cache.shared import open_store
 from qwink.cli.console import ExportProgress, SpeculateName, remark
 from qwink.errors import OptionError
 
@@ -30,19 +31,20 @@ def load_model(
 
     `store` and `store_ttl` override the settings.
     """
-    from qwink.runtime.engines import EngineOptions
-    from qwink.runtime.models import find_model, load, store_options
     from qwink.settings import Settings
 
     settings = Settings.from_environment()
-    if store_ttl is not None:
-        settings = replace(settings, store_ttl=store_ttl)
     if store:
         settings = replace(settings, store=store)
-    if settings.store:
-        store_options(settings)  # refused before an export
-    elif store_ttl is not None:
-        raise OptionError("--store-ttl needs a --store")
+    if store_ttl is not None:
+        if not settings.store:
+            raise OptionError("--store-ttl needs a --store")
+        settings = replace(settings, store_ttl=store_ttl)
+    # Its client takes a while to import; a thread does it while the engine's libraries are loaded.
+    shared = open_store(settings)
+    from qwink.runtime.engines import EngineOptions
+    from qwink.runtime.models import find_model, load
+
     reference = model or settings.model
     if hint and model is None and reference == "nano":
         remark(NANO_HINT)
@@ -55,6 +57,7 @@ def load_model(
         **engine_options,
         context=context,
         limits=limits,
+        shared=shared,
         speculate=speculate or "auto",
         settings=settings,
     )

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from qwink.cache.embeddings import Shared, Store
 from qwink.cache.redis import StoreOptions
-from qwink.cache.shared import SharedImages
+from qwink.cache.shared import SharedImages, open_store
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
 from qwink.export.identity import Report, artifact_id
 from qwink.export.recipe import Recipe, get_recipe
@@ -108,20 +108,8 @@ def load(
 def _shared(shared: Shared | StoreOptions | str | None, settings: Settings) -> Shared | None:
     """The shared store of the arguments or, without one, of the settings. Raises OptionError."""
     if shared is None or isinstance(shared, str):
-        if not (shared or settings.store):
-            return None
-        shared = store_options(settings, shared)
+        return open_store(settings, shared)
     return SharedImages.open(shared) if isinstance(shared, StoreOptions) else shared
-
-
-def store_options(settings: Settings, url: str | None = None) -> StoreOptions:
-    """The options of the shared store at `url`, or that of the settings. Raises OptionError."""
-    return StoreOptions(
-        url or settings.store or "",
-        settings.store_ttl,
-        settings.store_entry_mb << 20,
-        settings.store_secret.encode("utf-8", "surrogateescape"),
-    )
 
 
 def open_model(folder: Path, options: EngineOptions) -> Model:
