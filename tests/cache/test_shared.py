@@ -50,6 +50,10 @@ def put(images: SharedImages, image: EncodedImage) -> None:
     stores.until(lambda: sum(images.store.writes.values()) > before)
 
 
+def cache_of(server: RedisServer, output: EncoderOutput) -> EmbeddingCache:
+    return EmbeddingCache(1 << 20, output, None, SharedImages.open(StoreOptions(server.url)))
+
+
 def names(server: RedisServer) -> list[bytes]:
     found: list[bytes] = stores.client(server).keys()  # type: ignore[assignment]
     return sorted(found)
@@ -150,10 +154,7 @@ def test_values_that_are_no_numbers_are_not_kept(images: SharedImages, server: R
 
 def test_two_caches_share_an_image(server: RedisServer) -> None:
     """As in two processes: one encodes, the other finds it before it would."""
-    caches = [
-        EmbeddingCache(1 << 20, OUTPUT, None, SharedImages.open(StoreOptions(server.url)))
-        for _ in range(2)
-    ]
+    caches = [cache_of(server, OUTPUT) for _ in range(2)]
     image = encoded("a")
     caches[0].put(image)
     stores.until(lambda: names(server))
@@ -167,10 +168,7 @@ def test_two_caches_share_an_image(server: RedisServer) -> None:
 
 def test_kernels_that_round_differently_do_not_share(server: RedisServer) -> None:
     outputs = [replace(OUTPUT, numerics=kernels) for kernels in ("amx", "avx2", "amx")]
-    caches = [
-        EmbeddingCache(1 << 20, output, None, SharedImages.open(StoreOptions(server.url)))
-        for output in outputs
-    ]
+    caches = [cache_of(server, output) for output in outputs]
     image = encoded("a")
     caches[0].put(image)
     stores.until(lambda: names(server))
