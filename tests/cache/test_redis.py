@@ -48,6 +48,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis, "_LEAST_S", 0.1)
+    monkeypatch.setattr(redis, "_PIECE_BYTES", 30_000)
     monkeypatch.setattr(breaker, "FIRST_PAUSE_S", 0.5)
     monkeypatch.setattr(breaker, "LONGEST_PAUSE_S", 0.5)
 

@@ -41,6 +41,8 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NUM_READS = 4  # at once; writes go one after the other
+# Python's streams read 17 MB in pieces of this size in 31 ms, and at once in 81 ms.
+_PIECE_BYTES = 1 << 20
 _QUEUED_BYTES = 128 << 20  # most that wait to be written
 # A read or write may take this long, plus the time of its bytes at a rate that is still of use.
 _LEAST_S = 0.5
@@ -227,7 +229,7 @@ class RedisStore:
                 begun = True
                 async with asyncio.timeout(_limit_s(most_bytes)):
                     # One byte more than the longest entry: what is longer is damaged.
-                    data = await self._server.getrange(name, 0, most_bytes)
+                    data = await self._read(name, most_bytes + 1)
         except asyncio.CancelledError:
             if not begun:
                 breaker.abandoned()
@@ -240,7 +242,6 @@ class RedisStore:
             return None
         breaker.succeeded()
         self._count(self.num_bytes, "read", len(data))
-        assert isinstance(data, bytes)
         if not data:
             self._count(self.reads, "miss")
             return None
@@ -251,6 +252,13 @@ class RedisStore:
             return None
         self._count(self.reads, "hit")
         return value
+
+    async def _read(self, name: str, most_bytes: int) -> bytes:
+        """The entry's first bytes; empty if it is missing."""
+        pieces = self._server.pipeline(transaction=False)
+        for start in range(0, most_bytes, _PIECE_BYTES):
+            pieces.getrange(name, start, min(start + _PIECE_BYTES, most_bytes) - 1)
+        return b"".join(await pieces.execute())
 
     async def _put(self, name: str, num_bytes: int, content: Callable[[], bytes]) -> None:
         breaker = self.breakers["write"]
