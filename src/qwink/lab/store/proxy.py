@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
 from types import TracebackType
 
 _PIECE = 64 << 10
@@ -76,6 +79,8 @@ class SlowProxy:
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            pass  # asyncio logs handlers that end so
         finally:
             for task in tasks:
                 task.cancel()
@@ -93,6 +98,7 @@ class SlowProxy:
     async def _copy_slowly(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        due = 0.0  # when the piece is through, at this rate
         with suppress(OSError):
             while True:
                 while not self.bytes_per_s:
@@ -102,7 +108,29 @@ class SlowProxy:
                 data = await reader.read(min(_PIECE, most))
                 if not data:
                     return
-                if self.delay_s or rate != float("inf"):
-                    await asyncio.sleep(self.delay_s + len(data) / rate)
+                now = self._loop.time()
+                due = max(due, now - _LEAST_S) + len(data) / rate
+                if self.delay_s or due > now:
+                    await asyncio.sleep(self.delay_s + max(0.0, due - now))
                 writer.write(data)
                 await writer.drain()
+
+
+@contextmanager
+def proxy_process(port: int, bytes_per_s: float, delay_s: float) -> Iterator[str]:
+    """The URL of such a proxy in a process of its own, which takes no time from this one."""
+    spawn = get_context("spawn")
+    ports = spawn.SimpleQueue()
+    process = spawn.Process(target=_serve_alone, args=(port, bytes_per_s, delay_s, ports))
+    process.start()
+    try:
+        yield f"redis://127.0.0.1:{ports.get()}"
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve_alone(port: int, bytes_per_s: float, delay_s: float, ports: SimpleQueue[int]) -> None:
+    with SlowProxy(port, bytes_per_s, delay_s) as proxy:
+        ports.put(proxy.port)
+        threading.Event().wait()
