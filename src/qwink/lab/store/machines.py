@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,13 +36,13 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How an answer gets its encoded picture. Times in ms."""
+    """How a question gets its encoded picture. Times in ms."""
 
-    first_token_ms: Summary
-    encode_ms: Summary
-    times_faster: Summary  # first token, beside encoding the picture
-    reused: int  # answers whose picture was not encoded at all, ...
-    cut_short: int  # ... and for which encoding had begun
+    ready_ms: Summary  # from the question to the start of the prefill
+    times_faster: Summary  # beside encoding, round by round
+    first_token_ms: float  # of one whole answer, ...
+    encode_ms: float  # ... and what it spent in the encoder
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,12 @@ class Size:
     encoded: Way
     fetched: Way
     over_network: Way
-    equal_answers: int
-    rounds: int
 
 
 def measure(
     model: str, sides: Sequence[int], rounds: int, threads: int, folder: Path
 ) -> list[Size]:
-    """Each size of picture in turn."""
+    """Each size of picture in turn; `rounds`: pictures until the prefill, before a whole answer."""
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer(folder))
         network = stack.enter_context(
@@ -90,60 +89,69 @@ def _machine(model: str, url: str, threads: int) -> VLM:
 
 
 def _size(machines: Sequence[VLM], side: int, rounds: int) -> Size:
-    answers: list[list[Result]] = []
     shared = machines[0].scheduler.embeddings.shared
     assert isinstance(shared, SharedImages)
     store = shared.store
-    for number in range(rounds):
+    ready: list[list[float]] = [[], [], []]
+    answers: list[Result] = []
+    for number in range(rounds + 1):
+        seed = side * 1000 + number
         before = store.writes["written"], store.num_bytes["write"]
-        first = _ask(machines[0], side * 1000 + number, side)
-        deadline = time.monotonic() + _PATIENCE_S
-        while store.writes["written"] == before[0]:
-            if time.monotonic() > deadline:
-                raise SystemExit("the picture was not written")
-            time.sleep(0.01)
+        for vlm, times in zip(machines, ready, strict=True):
+            if number < rounds:
+                times.append(_ready_ms(vlm, seed, side))
+            else:
+                answers.append(_ask(vlm, seed, side))
+            if vlm is machines[0]:
+                _until(lambda before=before: store.writes["written"] > before[0])  # type: ignore[misc]
         entry_bytes = store.num_bytes["write"] - before[1]
-        others = [_ask(vlm, side * 1000 + number, side) for vlm in machines[1:]]
-        answers.append([first, *others])
-        for name, result in zip(("encoded", "fetched", "network"), answers[-1], strict=True):
-            print(side, name, result.timings, file=sys.stderr, flush=True)
-    base = [results[0] for results in answers]
+    print(side, ready, [result.timings for result in answers], file=sys.stderr, flush=True)
     encoded, fetched, over_network = (
-        _way(base, [results[place] for results in answers]) for place in range(3)
+        Way(
+            summarise(times),
+            paired_ratio(ready[0], times),
+            round(result.timings.first_token_ms, 1),
+            round(result.timings.encode_ms, 1),
+            result.text,
+        )
+        for times, result in zip(ready, answers, strict=True)
     )
     return Size(
         side,
-        base[0].usage.image_tokens,
+        answers[0].usage.image_tokens,
         entry_bytes,
         NETWORK_BYTES_PER_S,
         encoded,
         fetched,
         over_network,
-        sum(len({result.text for result in results}) == 1 for results in answers),
-        rounds,
     )
+
+
+def _options(side: int) -> dict[str, Any]:
+    area = side * side
+    return {"min_pixels": area, "max_pixels": area, "max_tokens": 8, "temperature": 0.0}
 
 
 def _ask(vlm: VLM, seed: int, side: int) -> Result:
+    return vlm.ask(np.asarray(clouds(seed, side)), QUESTION, **_options(side))
+
+
+def _ready_ms(vlm: VLM, seed: int, side: int) -> float:
+    """Milliseconds until the prefill begins. Then the question is cancelled."""
     picture = np.asarray(clouds(seed, side))
-    area = side * side
-    return vlm.ask(
-        picture, QUESTION, min_pixels=area, max_pixels=area, max_tokens=8, temperature=0.0
-    )
+    start = time.perf_counter()
+    with closing(vlm.stream(picture, QUESTION, **_options(side))) as events:  # type: ignore[type-var]
+        for event in events:
+            if event.stage == "prefill":
+                break
+        spent = time.perf_counter() - start
+    _until(lambda: not (vlm.scheduler.num_waiting or vlm.scheduler.num_running))
+    return spent * 1e3
 
 
-def _way(base: Sequence[Result], results: Sequence[Result]) -> Way:
-    def of(found: Sequence[Result], name: str) -> list[float]:
-        return [float(getattr(result.timings, name)) for result in found]
-
-    began = [result.timings.origins["encode"] == "computed" for result in results]
-    return Way(
-        summarise(of(results, "first_token_ms")),
-        summarise(of(results, "encode_ms")),
-        paired_ratio(of(base, "first_token_ms"), of(results, "first_token_ms")),
-        began.count(False),
-        sum(
-            late and own.timings.encode_ms < 0.9 * first.timings.encode_ms
-            for late, own, first in zip(began, results, base, strict=True)
-        ),
-    )
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise SystemExit("waited too long for the store or the engine")
+        time.sleep(0.005)
