@@ -23,9 +23,9 @@ import numpy as np
 from qwink.cache.memory import MemoryCache
 from qwink.types import EncodedImage, Grid
 
-# For how long the encoder may wait for an image of the shared store: the most by which the store
-# delays an answer.
-PATIENCE_S = 0.05
+# For how long the encoder may wait for an image of the shared store. The store may delay an answer
+# by 50 ms; after a wait, threads and caches of the processor are cold, which takes up to 20 ms.
+PATIENCE_S = 0.025
 
 
 @dataclass(frozen=True, slots=True)

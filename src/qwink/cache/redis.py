@@ -7,7 +7,7 @@ returns a future at once. Whoever needs the value decides how long to wait for i
 Fetching an encoded picture can take longer than the 50 ms that a store may delay an answer, and
 still be much faster than encoding it: 17 MB for 1024x1024 pixels against seconds. So nobody waits
 for a fetch to make progress. It begins when the picture has been prepared. Its request waits for it
-up to 50 ms, and then the picture is encoded while the fetch goes on. Whichever is first is used; a
+up to 25 ms, and then the picture is encoded while the fetch goes on. Whichever is first is used; a
 fetch that comes too late is cancelled (`late`).
 
 After several failures in a row, reads or writes are skipped for a while (`breaker`). A fetch that

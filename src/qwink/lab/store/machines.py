@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -59,9 +58,9 @@ class Size:
 
 
 def measure(
-    model: str, sides: Sequence[int], rounds: int, threads: int, folder: Path
+    model: str, sides: Sequence[int], rounds: Sequence[int], threads: int, folder: Path
 ) -> list[Size]:
-    """Each size of picture in turn; `rounds`: pictures until the prefill, before a whole answer."""
+    """Each size of picture in turn, with as many pictures. The last one gets a whole answer."""
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer(folder))
         network = stack.enter_context(
@@ -72,8 +71,8 @@ def measure(
             for url in (server.url, server.url, network)
         ]
         for vlm in machines:
-            _ask(vlm, 999_999, 224)
-        return [_size(machines, side, rounds) for side in sides]
+            _question(vlm, 999_999, 224, whole=True)
+        return [_size(machines, *size) for size in zip(sides, rounds, strict=True)]
 
 
 def _machine(model: str, url: str, threads: int) -> VLM:
@@ -94,14 +93,14 @@ def _size(machines: Sequence[VLM], side: int, rounds: int) -> Size:
     store = shared.store
     ready: list[list[float]] = [[], [], []]
     answers: list[Result] = []
-    for number in range(rounds + 1):
+    for number in range(rounds):
         seed = side * 1000 + number
         before = store.writes["written"], store.num_bytes["write"]
         for vlm, times in zip(machines, ready, strict=True):
-            if number < rounds:
-                times.append(_ready_ms(vlm, seed, side))
-            else:
-                answers.append(_ask(vlm, seed, side))
+            spent, answer = _question(vlm, seed, side, whole=number == rounds - 1)
+            times.append(spent)
+            if answer is not None:
+                answers.append(answer)
             if vlm is machines[0]:
                 _until(lambda before=before: store.writes["written"] > before[0])  # type: ignore[misc]
         entry_bytes = store.num_bytes["write"] - before[1]
@@ -127,26 +126,23 @@ def _size(machines: Sequence[VLM], side: int, rounds: int) -> Size:
     )
 
 
-def _options(side: int) -> dict[str, Any]:
-    area = side * side
-    return {"min_pixels": area, "max_pixels": area, "max_tokens": 8, "temperature": 0.0}
-
-
-def _ask(vlm: VLM, seed: int, side: int) -> Result:
-    return vlm.ask(np.asarray(clouds(seed, side)), QUESTION, **_options(side))
-
-
-def _ready_ms(vlm: VLM, seed: int, side: int) -> float:
-    """Milliseconds until the prefill begins. Then the question is cancelled."""
-    picture = np.asarray(clouds(seed, side))
+def _question(vlm: VLM, seed: int, side: int, whole: bool) -> tuple[float, Result | None]:
+    """Milliseconds until the prefill begins; then the answer, or it is cancelled."""
+    picture, area = np.asarray(clouds(seed, side)), side * side
     start = time.perf_counter()
-    with closing(vlm.stream(picture, QUESTION, **_options(side))) as events:  # type: ignore[type-var]
+    events = vlm.stream(
+        picture, QUESTION, min_pixels=area, max_pixels=area, max_tokens=8, temperature=0.0
+    )
+    spent, result = 0.0, None
+    with closing(events):  # type: ignore[type-var]
         for event in events:
+            result = event.result
             if event.stage == "prefill":
-                break
-        spent = time.perf_counter() - start
+                spent = time.perf_counter() - start
+                if not whole:
+                    break
     _until(lambda: not (vlm.scheduler.num_waiting or vlm.scheduler.num_running))
-    return spent * 1e3
+    return spent * 1e3, result
 
 
 def _until(holds: Callable[[], bool]) -> None:

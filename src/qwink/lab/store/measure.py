@@ -1,6 +1,6 @@
 """The shared store: what it saves a second machine, and by how much its faults delay answers.
 
-    python -m qwink.lab.store.measure ARTIFACT [--sides 448 1024] [--rounds 4] [--answers 20]
+    python -m qwink.lab.store.measure ARTIFACT [--sides 448 1024] [--rounds 4 2] [--answers 20]
 
 Needs redis-server. Without an ARTIFACT, only nano's answers with a broken Redis are measured.
 """
@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("artifact", nargs="?")
     parser.add_argument("--sides", type=int, nargs="+", default=[448, 1024])
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, nargs="+", default=[4, 2], help="for each side")
     parser.add_argument("--answers", type=int, default=20)
     parser.add_argument("--threads", type=int, default=physical_cores())
     parser.add_argument("--out", type=Path, default=RESULTS / "store.json")
