@@ -372,6 +372,7 @@ def test_closing_does_not_wait_for_a_silent_server(own: RedisServer) -> None:
         ("redis://localhost/x", "database '/x'"),
         ("redis://localhost?db=x", "db='x'"),
         ("redis://localhost?ssl=1", "option 'ssl'; known are db, ssl_ca_certs"),
+        ("redis://localhost?ssl_ca_certs=x", "write rediss://... for TLS"),
         ("unix://", "no path"),
     ],
 )

@@ -111,6 +111,8 @@ def _check(url: str) -> None:
             raise OptionError(f"the store's URL has the option {name!r}; known are {known}")
         if name == "db" and not value.isdecimal():
             raise OptionError(f"the store's URL has db={value!r}; write a number")
+        if name.startswith("ssl_") and parts.scheme != "rediss":
+            raise OptionError(f"the store's URL has the option {name}; write rediss://... for TLS")
     if find_spec("redis") is None:
         command = install_command("redis")
         raise OptionError(f"the store needs the package redis; install it with: {command}")
