@@ -26,6 +26,7 @@ def test_a_live_request_passes_those_that_wait(serve: Serve) -> None:
         with server.client() as client:
             answer = ask(client, user("Hello"), max_tokens=2)
         assert answer.usage.completion_tokens == 2
+        server.wait_until(lambda: statuses(server))  # the log follows the answer
         assert statuses(server) == [200]  # the flexible ones go on
     finally:
         for connection in flexible:
