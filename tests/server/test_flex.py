@@ -15,7 +15,9 @@ LONG = {
 
 def ended(server: Server, field: str) -> list[int]:
     """What the log says of the requests for answers, in the order in which they ended."""
-    return [one.get(field, 0) for one in server.requests() if one["route"] == "/v1/chat/completions"]
+    return [
+        one.get(field, 0) for one in server.requests() if one["route"] == "/v1/chat/completions"
+    ]
 
 
 def test_a_live_request_passes_those_that_wait(serve: Serve) -> None:
