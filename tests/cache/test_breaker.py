@@ -78,6 +78,15 @@ def test_a_probe_that_was_not_made_leaves_the_next_call_to_probe() -> None:
     assert breaker.state == "closed"
 
 
+def test_a_probe_whose_end_is_not_reported_is_followed_by_another() -> None:
+    clock = Clock()
+    breaker = opened(clock)
+    clock.now += FIRST_PAUSE_S
+    assert [breaker.allows(), breaker.allows()] == [True, False]
+    clock.now += FIRST_PAUSE_S
+    assert [breaker.allows(), breaker.allows()] == [True, False]
+
+
 def test_each_change_is_told_once() -> None:
     clock, told = Clock(), [(False, "start")]
     breaker = opened(clock, told)

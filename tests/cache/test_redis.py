@@ -14,9 +14,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from qwink.cache import breaker, redis
+from qwink.cache import address, breaker, redis
+from qwink.cache.address import StoreOptions, without_password
 from qwink.cache.entry import Unusable
-from qwink.cache.redis import RedisStore, StoreOptions, without_password
+from qwink.cache.redis import RedisStore
 from qwink.errors import OptionError
 from qwink.lab.store.proxy import SlowProxy
 from qwink.lab.store.server import RedisServer
@@ -400,6 +401,6 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis, "find_spec", lambda _: None)
+    monkeypatch.setattr(address, "find_spec", lambda _: None)
     with pytest.raises(OptionError, match=r"package redis; install it with: .*\[redis\]"):
         StoreOptions("redis://localhost")

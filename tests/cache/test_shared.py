@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qwink.cache.address import StoreOptions
 from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Expected
-from qwink.cache.redis import StoreOptions
 from qwink.cache.shared import SharedImages
 from qwink.lab.store.server import RedisServer
 from qwink.types import EncodedImage, Grid

@@ -9,9 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from qwink.lab.store.server import RedisServer
@@ -71,17 +73,37 @@ def origin(answered: Any) -> str:
     return found
 
 
-def test_a_second_server_need_not_encode(pair: tuple[Server, Server]) -> None:
-    one, two = pair
-    first = answer(one, image(1))
+def shares(pair: tuple[Server, Server], number: int) -> bool:
+    """Whether the second server found what the first had encoded, before it was encoded again.
+
+    On a busy machine the tiny model can be the first.
+    """
+    written = outcome(pair[0], "writes", "written")
+    first = answer(pair[0], image(number))
     assert origin(first) == "computed"
-    stores.until(lambda: outcome(one, "writes", "written"))
-    second = answer(two, image(1))
+    deadline = time.monotonic() + 1  # a store that fails writes nothing
+    while outcome(pair[0], "writes", "written") == written and time.monotonic() < deadline:
+        time.sleep(0.02)
+    second = answer(pair[1], image(number))
     assert text(second) == text(first)
-    assert origin(second) == "reused"
-    assert outcome(two, "reads", "hit") == 1
+    return origin(second) == "reused"
+
+
+def test_a_second_server_need_not_encode(pair: tuple[Server, Server]) -> None:
+    two = pair[1]
+    numbers = iter(range(1000, 2000))
+    stores.until(lambda: shares(pair, next(numbers)))
+    assert outcome(two, "reads", "hit") >= 1
     assert two.metric('qwink_store_bytes_total{side="read"}') > 0
     assert two.metric("qwink_store_skipped") == 0
+
+
+def is_listed(server: Server, sent: dict[str, Any], headers: dict[str, str]) -> bool:
+    """Whether the server finds an upload within the time for which it waits for the store."""
+    found = server.http.get(f"{server.address}/v1/images?id={sent['id']}", headers=headers)
+    data: list[Any] = found.json()["data"]
+    assert data in ([], [sent])
+    return bool(data)
 
 
 def test_an_upload_is_found_with_the_key_that_put_it(pair: tuple[Server, Server]) -> None:
@@ -94,7 +116,7 @@ def test_an_upload_is_found_with_the_key_that_put_it(pair: tuple[Server, Server]
         there = f"{server.address}/v1/images"
         assert server.http.head(f"{there}/{sent['id']}", headers=other).status_code == 404
         assert server.http.get(f"{there}?id={sent['id']}", headers=other).json()["data"] == []
-        assert server.http.get(f"{there}?id={sent['id']}", headers=first).json()["data"] == [sent]
+        stores.until(partial(is_listed, server, sent, first))
         assert server.http.head(f"{there}/{sent['id']}", headers=first).status_code == 200
     by_id = {"type": "image_url", "image_url": {"url": sent["id"]}}
     assert text(answer(two, by_id)) == text(answer(one, image(2)))
@@ -111,7 +133,15 @@ def test_an_upload_that_is_only_in_the_store_is_fetched_by_a_request(
     sent = one.http.post(f"{one.address}/v1/images", content=png(3), headers=headers).json()
     stores.until(lambda: outcome(one, "writes", "written") > written)
     by_id = {"type": "image_url", "image_url": {"url": sent["id"]}}
-    assert text(answer(two, by_id)) == text(answer(two, image(3)))
+
+    def found() -> bool:
+        try:
+            return text(answer(two, by_id)) == text(answer(two, image(3)))
+        except openai.BadRequestError as error:  # on a busy machine the store may be skipped
+            assert error.code == "image_not_found"
+            return False
+
+    stores.until(found)
 
 
 def test_what_redis_holds(pair: tuple[Server, Server], redis_server: RedisServer) -> None:
@@ -162,15 +192,8 @@ def test_faults_of_redis_under_load(pair: tuple[Server, Server], redis_server: R
         failed = sum(outcome(server, "reads", what) for what in ("error", "timeout", "late"))
         assert failed > 0
     # Afterwards it is used again.
-    found = iter(range(1000, 2000))
-
-    def shared() -> bool:
-        number = next(found)
-        answer(pair[0], image(number))
-        time.sleep(0.2)
-        return origin(answer(pair[1], image(number))) == "reused"
-
-    stores.until(shared)
+    numbers = iter(range(2000, 3000))
+    stores.until(lambda: shares(pair, next(numbers)))
 
 
 def test_nothing_shows_the_password(pair: tuple[Server, Server], tmp_path: Path) -> None:

@@ -40,12 +40,15 @@ class Breaker:
         return self._state
 
     def allows(self) -> bool:
-        """Whether a call may be made now. Each call that is made must report its end."""
+        """Whether a call may be made now. A call that is made reports its end."""
         with self._lock:
-            if self._state == "open" and self._clock() >= self._probe_at:
-                self._state = "probing"
+            if self._state == "closed":
                 return True
-            return self._state == "closed"
+            if self._clock() < self._probe_at:
+                return False
+            # If the end of this probe is never reported, another one passes after a pause.
+            self._state, self._probe_at = "probing", self._clock() + self._pause_s
+            return True
 
     def succeeded(self) -> None:
         """A call had an answer, whatever it says."""

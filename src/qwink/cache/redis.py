@@ -23,15 +23,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
+from qwink.cache.address import StoreOptions
 from qwink.cache.breaker import NUM_FAILURES, Breaker
 from qwink.cache.entry import Unusable
-from qwink.errors import OptionError
-from qwink.extras import install_command
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -53,69 +49,6 @@ _CLOSE_S = 0.5  # for writes under way when the process ends
 READS = ("hit", "miss", "damaged", "late", "timeout", "error", "skipped")
 # How writes end. Dropped: too many waited. Refused: too large, or not to be kept.
 WRITES = ("written", "dropped", "refused", "timeout", "error", "skipped")
-
-_SCHEMES = ("redis", "rediss", "unix")
-# What a URL may say behind its "?".
-_QUERY = ("db", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """A shared store and its limits. Raises OptionError for values that cannot be used."""
-
-    url: str = field(repr=False)
-    """redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss://... with TLS, or unix://PATH."""
-    ttl_s: float | None = None
-    """Seconds after which an entry is removed. None: only when the server needs room."""
-    max_entry_bytes: int = 64 << 20
-    """Larger entries are neither written nor read."""
-    secret: bytes = field(default=b"", repr=False)
-    """Entries are encrypted and named with it. Empty: they are neither."""
-
-    def __post_init__(self) -> None:
-        if self.ttl_s is not None and not 1 <= self.ttl_s <= 1e9:
-            raise OptionError(f"store_ttl is {self.ttl_s:g} s; it must be between 1 and 1e9")
-        if self.max_entry_bytes < 1:
-            raise OptionError("the largest entry of the store must be above 0 bytes")
-        _check(self.url)
-
-    @property
-    def place(self) -> str:
-        """The URL without user name and password."""
-        return without_password(self.url)
-
-
-def without_password(url: str) -> str:
-    """The URL of a store without user name and password, to be shown."""
-    scheme, _, rest = url.partition("://")
-    server, slash, path = rest.partition("/")
-    return f"{scheme}://{server.rpartition('@')[2]}{slash}{path}"
-
-
-def _check(url: str) -> None:
-    form = "write redis://HOST:6379, rediss://... for TLS, or unix:///PATH"
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018  # raises for a port that is no number
-    except ValueError as error:
-        raise OptionError(f"the store's URL is not valid ({error}); {form}") from None
-    if parts.scheme not in _SCHEMES:
-        raise OptionError(f"the store's URL begins with {parts.scheme!r}; {form}")
-    if parts.scheme == "unix" and not parts.path:
-        raise OptionError(f"the store's URL has no path; {form}")
-    if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
-        raise OptionError(f"the store's URL names database {parts.path!r}; write a number")
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _QUERY:
-            known = ", ".join(_QUERY)
-            raise OptionError(f"the store's URL has the option {name!r}; known are {known}")
-        if name == "db" and not value.isdecimal():
-            raise OptionError(f"the store's URL has db={value!r}; write a number")
-        if name.startswith("ssl_") and parts.scheme != "rediss":
-            raise OptionError(f"the store's URL has the option {name}; write rediss://... for TLS")
-    if find_spec("redis") is None:
-        command = install_command("redis")
-        raise OptionError(f"the store needs the package redis; install it with: {command}")
 
 
 class RedisStore:
@@ -206,9 +139,8 @@ class RedisStore:
         """Importing the client takes a third of a second, so this thread does it."""
         try:
             self._client = _connect(self.options)
-        except Exception as error:  # a file of a certificate that is missing, for instance
-            self._client = None
-            self._report("read", True, _told(error))
+        except Exception as error:
+            self._give_up(error)
         else:
             self._greeting = self._loop.create_task(self._greet())
         self._loop.run_forever()
@@ -220,8 +152,11 @@ class RedisStore:
             async with asyncio.timeout(_LEAST_S):
                 await self._server.ping()
         except Exception as error:
-            for _ in range(NUM_FAILURES):
-                self._failed("read", error)
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        for _ in range(NUM_FAILURES):
+            self._failed("read", error)
 
     async def _fetch(self, name: str, most_bytes: int, read: Callable[[bytes], T]) -> T | None:
         breaker = self.breakers["read"]
@@ -237,7 +172,7 @@ class RedisStore:
                 breaker.abandoned()
             else:
                 self._count(self.reads, "late")
-                breaker.failed("it was slower than encoding the picture")
+                breaker.failed("it was too slow to be of use")
             raise
         except Exception as error:
             self._count(self.reads, self._failed("read", error))
@@ -249,7 +184,7 @@ class RedisStore:
             return None
         try:
             value = await self._loop.run_in_executor(None, read, data)
-        except Unusable:
+        except Exception:  # Unusable, or no memory for it
             self._count(self.reads, "damaged")
             return None
         self._count(self.reads, "hit")

@@ -10,9 +10,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
+from qwink.cache.address import StoreOptions
 from qwink.cache.embeddings import Expected
 from qwink.cache.entry import Unusable, file_size, is_finite, pack, unpack
-from qwink.cache.redis import RedisStore, StoreOptions
+from qwink.cache.redis import RedisStore
 from qwink.cache.seal import Seal
 from qwink.settings import Settings
 from qwink.types import EncodedImage

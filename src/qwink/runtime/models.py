@@ -10,8 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from qwink.cache.address import StoreOptions
 from qwink.cache.embeddings import Shared, Store
-from qwink.cache.redis import StoreOptions
 from qwink.cache.shared import SharedImages, open_store
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
 from qwink.export.identity import Report, artifact_id
@@ -68,7 +68,7 @@ def load(
     - `memory`: most bytes of keys and values, and of encoded images.
     - `store`: keeps encoded images beyond this process (`qwink.cache.disk.DiskStore`).
     - `shared`: keeps them for several machines: the URL of a Redis or Valkey, or
-      `qwink.cache.redis.StoreOptions`; it is closed with the model. Default:
+      `qwink.cache.address.StoreOptions`; it is closed with the model. Default:
       `QWINK_STORE`, or none.
     - `speculate`: "auto" (default) drafts tokens where that is exact and saves time, "off" drafts
       none. The answers are the same.

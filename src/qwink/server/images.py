@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -44,7 +45,10 @@ def image_routes(service: ModelService) -> APIRouter:
                 400, "id is missing; give ?id=..., once for each picture", "missing_field", "id"
             )
         client = client_of(http.scope)
-        found = [await service.fetch(service.uploads.find, name, client) for name in names]
+        # All at once: together they wait for the shared store as long as one does.
+        found = await asyncio.gather(
+            *(service.fetch(service.uploads.find, name, client) for name in names)
+        )
         return {"object": "list", "data": [_document(upload) for upload in found if upload]}
 
     @router.head("/v1/images/{key}", summary="Check whether a picture is stored")

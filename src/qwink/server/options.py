@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from qwink.cache.redis import StoreOptions, without_password
+from qwink.cache.address import StoreOptions, without_password
 from qwink.errors import OptionError
 from qwink.inputs.images import MAX_IMAGE_PIXELS
 from qwink.runtime.drafting import SPECULATE

@@ -13,7 +13,7 @@ from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked, AskedPart, AskedPdf, AskedVideo
 from qwink.server.failures import Failure
 from qwink.server.options import ServerOptions
-from qwink.server.uploads import SCHEME, Uploads
+from qwink.server.uploads import NEEDED_S, SCHEME, Uploads
 from qwink.types import Message, Video
 
 
@@ -102,7 +102,7 @@ class Pictures:
             return self._fetch(url, place)
 
     def _upload(self, url: str, place: str, client: str) -> bytes:
-        upload = self._uploads.find(url, client)
+        upload = self._uploads.find(url, client, NEEDED_S)
         if upload is None:
             message = f"{place}: this picture is not stored here; upload it to /v1/images first"
             raise Failure(400, message, "image_not_found", place)

@@ -14,9 +14,6 @@ from qwink.cache.entry import Unusable
 from qwink.cache.redis import RedisStore
 from qwink.cache.seal import Seal
 
-# Without the upload, the request is refused: so it may take longer than an encoded image may.
-_PATIENCE_S = 1.0
-
 
 class SharedUploads:
     """Pictures and videos by the SHA-256 of their bytes. Thread-safe."""
@@ -31,7 +28,7 @@ class SharedUploads:
         size = len(content) + seal.overhead
         self._store.put(name, size, lambda: seal.seal(name, [content]))
 
-    def find(self, key: str, client: str) -> bytes | None:
+    def find(self, key: str, client: str, patience_s: float) -> bytes | None:
         """A file that this client put; None if it is not there, or does not come in time."""
         seal = self._seal(client)
         name = seal.name("upload", key)
@@ -43,7 +40,7 @@ class SharedUploads:
             return content
 
         fetch = self._store.fetch(name, self._store.options.max_entry_bytes, read)
-        wait([fetch], _PATIENCE_S)
+        wait([fetch], patience_s)
         return None if fetch.cancel() else fetch.result()
 
     def _seal(self, client: str) -> Seal:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from qwink.cache.embeddings import PATIENCE_S
 from qwink.cache.memory import MemoryCache
 from qwink.errors import ImageError
 from qwink.inputs.containers import is_video
@@ -15,6 +16,8 @@ from qwink.server.failures import Failure
 from qwink.server.shared_uploads import SharedUploads
 
 SCHEME = "qwink:"
+# Without an upload, a request is refused: then the store may take longer than for encoded images.
+NEEDED_S = 1.0
 _KEY = re.compile(r"(?:qwink:)?(?:sha256:)?([0-9a-f]{64})")
 
 
@@ -83,21 +86,24 @@ class Uploads:
             and _place(match[1], client) not in self.cache
         )
 
-    def find(self, name: str, client: str) -> Upload | None:
-        """The client's picture with this id or hash, or None. May wait for the shared store."""
+    def find(self, name: str, client: str, patience_s: float = PATIENCE_S) -> Upload | None:
+        """The client's picture with this id or hash, or None.
+
+        Waits up to `patience_s` for the shared store.
+        """
         match = _KEY.fullmatch(name)
-        upload = self._find(match[1], client) if match else None
+        upload = self._find(match[1], client, patience_s) if match else None
         if upload is None:
             self.misses += 1
         else:
             self.hits += 1
         return upload
 
-    def _find(self, key: str, client: str) -> Upload | None:
+    def _find(self, key: str, client: str, patience_s: float) -> Upload | None:
         upload = self.cache.get(_place(key, client))
         if upload is not None or self._shared is None:
             return upload
-        content = self._shared.find(key, client)
+        content = self._shared.find(key, client, patience_s)
         if content is None:
             return None
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qwink.cache.redis import StoreOptions
+from qwink.cache.address import StoreOptions
 from qwink.cache.shared import SharedImages
 from qwink.lab.pictures.sample import clouds
 from qwink.lab.statistics import Summary, paired_ratio, summarise
