@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from filelock import FileLock, Timeout
 from starlette.types import ASGIApp
@@ -24,7 +25,7 @@ from qwink.server.background import BACKGROUND, post
 from qwink.server.failures import Failure
 from qwink.server.job_lines import Line, answered, check_lines, read_body, unanswered
 from qwink.server.job_store import JobStore, Status, StoredBatch
-from qwink.server.service import ModelService
+from qwink.server.options import ServerOptions
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +52,28 @@ class Job:
     running: dict[asyncio.Task[None], Line] = field(default_factory=dict)
 
 
+class Answerer(Protocol):
+    """What answers the requests of batches: whether it can, and whether others come first."""
+
+    draining: bool
+
+    @property
+    def options(self) -> ServerOptions: ...
+    @property
+    def loaded(self) -> bool: ...
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def live_waits(self) -> bool: ...
+
+
 class JobRunner:
     """All batches of a server. Create it anywhere; call `start` in the event loop."""
 
     def __init__(
         self,
         app: ASGIApp,
-        service: ModelService,
+        service: Answerer,
         folder: Path | None,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -23,6 +23,7 @@ from qwink.settings import expand_user, is_service_url, unknown_variables
 
 _SECRET = "api_keys"
 _BY_LINE = "warm"
+_ROUTING = ("picture", "load")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 # Origins in the form that browsers send: lower case, no default port, no path.
@@ -77,6 +78,11 @@ class ServerOptions:
     cache_dir: Path | None = None
     disk_cache_mb: int = 4096
 
+    ray: str | None = None  # local, or the address of a Ray cluster; None: one process
+    ray_name: str = "qwink"  # of the application on the cluster
+    ray_routing: str = "picture"  # which replica gets a request: picture, load
+    replicas: str = "1"  # N, or MIN-MAX for as many as the load asks
+
     def __post_init__(self) -> None:
         counts = (
             "threads",
@@ -97,6 +103,9 @@ class ServerOptions:
         if self.speculate not in SPECULATE:
             wanted = " or ".join(SPECULATE)
             raise OptionError(f"speculate is {self.speculate!r}; it must be {wanted}")
+        if self.ray_routing not in _ROUTING:
+            wanted = " or ".join(_ROUTING)
+            raise OptionError(f"ray_routing is {self.ray_routing!r}; it must be {wanted}")
         if self.grace < 0:
             raise OptionError(f"grace is {self.grace}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
