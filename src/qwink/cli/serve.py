@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from qwink.server.options import ServerOptions
     from qwink.settings import Settings
 
+    Run = Callable[[ServerOptions, Settings, Callable[[str], None]], None]
+
 
 def serve(
     host: Annotated[

@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from fastapi import FastAPI
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qwink.cluster.destination import Destination
 from qwink.cluster.front import ReplicaLost, Traffic, create_front
@@ -161,8 +161,8 @@ class Front:
         self._traffic: Traffic = self._app.state.traffic
         self._owner = ""
 
-    def __serve_build_asgi_app__(self) -> FastAPI:
-        return self._app
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        return _without_request_id(self._app)
 
     def reconfigure(self, config: Mapping[str, str]) -> None:
         self._owner = config["owner"]
@@ -180,3 +180,18 @@ class Front:
         """End what is still answered."""
         self._traffic.end()
         await asyncio.sleep(0.1)  # for the last words of streams
+
+
+def _without_request_id(app: ASGIApp) -> ASGIApp:
+    """Ray Serve adds the header with the same id to each response."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_without(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [pair for pair in message["headers"] if pair[0] != b"x-request-id"]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await app(scope, receive, send_without)
+
+    return wrapped

@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from qwink.cluster.destination import Destination, content_key, destination_of, picture_key
+from qwink.cluster.destination import Destination, content_key, destination_of
 from qwink.cluster.metrics import merged
 from qwink.cluster.replica import Call, Headers, Missing, Part, Start
 from qwink.errors import QwinkError
@@ -26,6 +26,7 @@ from qwink.server.auth import CLIENT
 from qwink.server.background import BACKGROUND
 from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.files import file_routes
+from qwink.server.forms import file_in
 from qwink.server.job_runner import JobRunner
 from qwink.server.jobs import job_routes
 from qwink.server.limits import body_of
@@ -162,10 +163,9 @@ class Passing:
         if self._traffic.draining and BACKGROUND not in scope:
             raise shutting_down()
         call, destination = await _call(scope)
-        if scope["path"] == "/v1/images" or scope["path"].startswith("/v1/images/"):
-            if scope["method"] in ("GET", "HEAD"):
-                await (await self._stored(call))(scope, receive, send)
-                return
+        if _of_images(scope) and scope["method"] in ("GET", "HEAD"):
+            await (await self._stored(call))(scope, receive, send)
+            return
         response = _Passed(self._traffic, scope, send)
         background = BACKGROUND in scope
         self._traffic.num_active += not background
@@ -330,8 +330,15 @@ async def _destination(scope: Scope, body: bytes) -> Destination:
         if len(body) < _LARGE_BYTES:
             return destination_of(body)
         return await asyncio.to_thread(destination_of, body)
-    if path == "/v1/images" and scope["method"] == "POST":
-        return Destination(await asyncio.to_thread(content_key, await _uploaded(scope, body)))
-    if path.startswith("/v1/images/"):
-        return Destination(picture_key(path.removeprefix("/v1/images/")))
-    return Destination()
+    if not _of_images(scope):
+        return Destination()
+    try:
+        content = await file_in(Request(scope), body)
+    except Failure:  # the replica refuses it too
+        return Destination()
+    return Destination(await asyncio.to_thread(content_key, content))
+
+
+def _of_images(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path == "/v1/images" or path.startswith("/v1/images/")

@@ -27,9 +27,9 @@ Headers = list[tuple[bytes, bytes]]
 class Call:
     """A request to a replica: what the app needs of its ASGI scope, and its body.
 
-    `uploads`: keys of uploaded pictures that the request names, each with its content if the caller
-    has it. `marks` are entries of the scope that no client can set, such as those of batches. A deadline
-    among them counts from now on, since each machine has another clock.
+    `marks` are entries of the scope that no client can set, such as those of batches. A deadline
+    among them counts from now on, since each machine has another clock. `uploads`: the keys of
+    uploaded pictures that the request names, each with its content if the caller has it.
     """
 
     scope: Mapping[str, Any]
@@ -59,7 +59,7 @@ Part = Start | bytes | Missing | None
 class Replica:
     """A deployment of Ray Serve."""
 
-    async def __init__(self, options: ServerOptions) -> None:
+    async def __init__(self, options: ServerOptions) -> None:  # type: ignore[misc]  # of Serve
         """Returns when the model is loaded. Raises what stopped it from loading."""
         set_up()
         # Files and batches are kept by the front, which sends the requests of batches here.

@@ -12,7 +12,7 @@ from qwink.cluster.destination import Destination
 from qwink.cluster.routing import Router
 
 
-class PictureRouter(RequestRouter):
+class PictureRouter(RequestRouter):  # type: ignore[misc]
     """Sends a request to the replica that `Router` chooses for its argument `destination`.
 
     Ray Serve makes one for each handle and calls it in one event loop.

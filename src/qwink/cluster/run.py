@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import sys
 import threading
@@ -32,6 +33,7 @@ LOCAL = "local"
 _STORE_BYTES = 256 << 20  # of shared memory, beside room for requests
 _POLL_S = 0.1
 _CALL_S = 10.0
+_END_S = 30.0
 
 
 def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -> None:
@@ -46,9 +48,11 @@ def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -
     local = options.ray == LOCAL
     if options.port == 0 or local:
         options = replace(options, port=_free_port(options.host, options.port))
-    _connect(options, local, count)
+    # Ray's processes are ended here, after the drain.
+    with signals.withheld():
+        _connect(options, local, count)
+        signals.leave_at_once()  # Ray has put its own handlers there
     stop, stop_now = threading.Event(), threading.Event()
-    signals.leave_at_once()  # Ray has put its own handlers there
     try:
         options = _shared(options, local, count)
         owner = uuid.uuid4().hex
@@ -56,13 +60,29 @@ def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -
         signals.call(lambda: (stop_now if stop.is_set() else stop).set())
         while not stop.wait(_POLL_S):
             pass
-        _leave(options, owner, stop_now, say)
+        # The Ray of this process ends with it, whoever has deployed there since.
+        mine = None if local else owner
+        _within(options.grace + _END_S, lambda: _leave(options, mine, stop_now, say))
     finally:
         signals.leave_at_once()
-        if local:
-            serve.shutdown()
-        ray.shutdown()
+        _within(_END_S, lambda: _disconnect(local))
     say("qwink: stopped")
+
+
+def _within(seconds: float, work: Callable[[], None]) -> None:
+    """Do it, and end the process if it takes too long: calls to a Ray that is gone never return."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        print("qwink: warning: Ray does not respond; leaving", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def _disconnect(local: bool) -> None:
+    if local:
+        serve.shutdown()
+    ray.shutdown()
 
 
 def _resolved(options: ServerOptions, settings: Settings) -> ServerOptions:
@@ -122,6 +142,8 @@ def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> None:
         http_options={"host": options.host, "port": options.port, "keep_alive_timeout_s": 15},
     )
     address = f"http://{options.host}:{options.port}"
+    ray_address = ray.get_runtime_context().gcs_address
+    say(f"qwink: replace what is served with: qwink serve --ray {ray_address}")
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     try:
         serve.run(application(options, owner), name=options.ray_name, route_prefix="/")
@@ -142,12 +164,12 @@ def _reason(name: str, error: Exception) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def _leave(options: ServerOptions, owner: str, stop_now: threading.Event, say: Say) -> None:
-    """Drain and delete the application, unless another run has taken it over."""
+def _leave(options: ServerOptions, owner: str | None, stop_now: threading.Event, say: Say) -> None:
+    """Drain and delete the application, unless another run than `owner` has taken it over."""
     name = options.ray_name
     try:
         front = serve.get_app_handle(name)
-        if front.owner.remote().result(timeout_s=_CALL_S) != owner:
+        if owner and front.owner.remote().result(timeout_s=_CALL_S) != owner:
             say(f"qwink: another run has taken over {name}, which goes on")
             return
         left = front.drain.remote().result(timeout_s=_CALL_S)
