@@ -44,7 +44,7 @@ class Load:
                 **self._options,
             )
             if stream:
-                chunks = list(answer)
+                chunks: list[Any] = list(answer)
                 assert chunks[-1].choices[0].finish_reason
         except openai.APIStatusError as error:
             if error.status_code == 503:

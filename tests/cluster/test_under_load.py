@@ -131,7 +131,8 @@ def test_no_request_fails_while_all_replicas_are_replaced(cluster: Server, serve
     before = set(replicas_of(cluster))
     with load(cluster) as asked:
         asked.wait_for(4)
-        second = serve("--ray", address[1], "--replicas", 2, "--context", 4096, "--files-mb", 8)
+        changed = ("--replicas", 2, "--context", 4096)
+        second = serve("--ray", address[1], *changed, RAY_AUTH_MODE="token")
         second.wait_until(lambda: ready(second))
         asked.wait_for(8)
     assert set(asked.outcomes) == {"ok"}

@@ -118,8 +118,8 @@ def _connect(options: ServerOptions, local: bool, count: ReplicaCount) -> None:
             ray.init(options.ray, **quiet)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise OptionError(
-            f"cannot connect to Ray at {options.ray}: {error}; start it with ray start --head, or "
-            f"write --ray {LOCAL}"
+            f"cannot connect to Ray at {options.ray}: {error}; start it with ray start --head, set "
+            f"RAY_AUTH_MODE=token if it asks for a token, or write --ray {LOCAL}"
         ) from None
 
 
@@ -142,8 +142,9 @@ def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> None:
         http_options={"host": options.host, "port": options.port, "keep_alive_timeout_s": 15},
     )
     address = f"http://{options.host}:{options.port}"
-    ray_address = ray.get_runtime_context().gcs_address
-    say(f"qwink: replace what is served with: qwink serve --ray {ray_address}")
+    if local:  # it lets in who has this user's token, in ~/.ray
+        ray_address = ray.get_runtime_context().gcs_address
+        say(f"qwink: to replace what it serves: RAY_AUTH_MODE=token qwink serve --ray {ray_address}")
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     try:
         serve.run(application(options, owner), name=options.ray_name, route_prefix="/")

@@ -38,7 +38,9 @@ async def file_in(http: Request, body: bytes) -> bytes:
         raise Failure(
             400, "the form has no file; send it in the field 'file'", "missing_field", "file"
         )
-    return await file.read()
+    content = await file.read()
+    await file.close()
+    return content
 
 
 async def _parse(headers: Headers, body: bytes) -> FormData:

@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -97,7 +98,8 @@ class JobRunner:
         """The files and batches, opened at the first use. Raises Failure if they cannot be kept."""
         if self._store is None:
             self._store = self._open()
-            self._main = asyncio.create_task(self._run())
+            # Not in the context of the request that is the first to need the store.
+            self._main = asyncio.create_task(self._run(), context=Context())
         return self._store
 
     def _open(self) -> JobStore:
