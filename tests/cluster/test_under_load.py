@@ -13,8 +13,8 @@ import httpx
 import openai
 import pytest
 
+from qwink.lab.cluster import replica_processes
 from tests.cluster.load import load
-from tests.cluster.processes import replicas_of
 from tests.page.visit import FLAGS, Visit, chromium
 from tests.server.process import Serve, Server, ask, image, png, starter, user
 
@@ -114,21 +114,21 @@ def test_batches_run_on_all_replicas(cluster: Server) -> None:
 def test_a_replica_that_dies_is_replaced(cluster: Server) -> None:
     with load(cluster) as asked:
         asked.wait_for(8)
-        victims = replicas_of(cluster)
+        victims = replica_processes(cluster.process.pid)
         assert len(victims) == 2
         os.kill(victims[0], signal.SIGKILL)
         asked.wait_for(20)
     bad = {outcome for outcome in asked.outcomes if outcome != "ok"}
     assert bad <= {"503 replica_lost", "503 not_ready", "stream replica_lost"}
     assert None not in asked.retry_after
-    cluster.wait_until(lambda: len(replicas_of(cluster)) == 2)
+    cluster.wait_until(lambda: len(replica_processes(cluster.process.pid)) == 2)
     cluster.wait_until(lambda: cluster.metric("qwink_engine_up") == 2)
 
 
 def test_no_request_fails_while_all_replicas_are_replaced(cluster: Server, serve: Serve) -> None:
     address = re.search(r"--ray (\S+)", "".join(cluster.printed))
     assert address is not None
-    before = set(replicas_of(cluster))
+    before = set(replica_processes(cluster.process.pid))
     with load(cluster) as asked:
         asked.wait_for(4)
         changed = ("--replicas", 2, "--context", 4096)
@@ -136,8 +136,8 @@ def test_no_request_fails_while_all_replicas_are_replaced(cluster: Server, serve
         second.wait_until(lambda: ready(second))
         asked.wait_for(8)
     assert set(asked.outcomes) == {"ok"}
-    cluster.wait_until(lambda: len(replicas_of(cluster)) == 2)
-    assert not before & set(replicas_of(cluster))
+    cluster.wait_until(lambda: len(replica_processes(cluster.process.pid)) == 2)
+    assert not before & set(replica_processes(cluster.process.pid))
     second.process.kill()
 
 

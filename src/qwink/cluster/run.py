@@ -144,7 +144,9 @@ def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> None:
     address = f"http://{options.host}:{options.port}"
     if local:  # it lets in who has this user's token, in ~/.ray
         ray_address = ray.get_runtime_context().gcs_address
-        say(f"qwink: to replace what it serves: RAY_AUTH_MODE=token qwink serve --ray {ray_address}")
+        say(
+            f"qwink: to replace what it serves: RAY_AUTH_MODE=token qwink serve --ray {ray_address}"
+        )
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     try:
         serve.run(application(options, owner), name=options.ray_name, route_prefix="/")
