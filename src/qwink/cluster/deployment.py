@@ -19,8 +19,10 @@ from qwink.cluster.destination import Destination
 from qwink.cluster.front import ReplicaLost, Traffic, create_front
 from qwink.cluster.options import ReplicaCount
 from qwink.cluster.replica import Call, Part, Replica, Start
+from qwink.errors import OptionError
 from qwink.server.logs import set_up
 from qwink.server.options import ServerOptions, resolve
+from qwink.settings import environment
 
 # The replicas limit their requests themselves, and refuse with 429.
 _UNLIMITED = 100_000
@@ -48,6 +50,7 @@ def application(options: ServerOptions, owner: str = "") -> Application:
     Raises OptionError for replicas that are no number or range.
     """
     count = ReplicaCount.parse(options.replicas)
+    options = replace(options, api_key_file=None, threads=options.threads or 1)
     end = {
         # A replica that is replaced has as long as any answer may take.
         "graceful_shutdown_timeout_s": options.request_timeout + 5,
@@ -70,10 +73,10 @@ def application(options: ServerOptions, owner: str = "") -> Application:
     replicas = serve.deployment(
         Replica,
         name="replicas",
-        ray_actor_options={"num_cpus": options.threads or 1},
+        ray_actor_options={"num_cpus": options.threads},
         **end,
         **scale,
-    ).bind(replace(options, api_key_file=None))
+    ).bind(options)
     of_the_front = {name: getattr(options, name) for name in _OF_THE_FRONT}
     front = serve.deployment(
         Front,
@@ -90,8 +93,6 @@ def app(arguments: Mapping[str, Any]) -> Application:
 
     The arguments are options of `qwink serve` by name, as in its TOML file. Raises OptionError.
     """
-    from qwink.settings import environment
-
     known = {option.name for option in fields(ServerOptions)}
     given = {
         name: tuple(value) if isinstance(value, list) else value
@@ -99,8 +100,6 @@ def app(arguments: Mapping[str, Any]) -> Application:
     }
     unknown = sorted(set(given) - known)
     if unknown:
-        from qwink.errors import OptionError
-
         raise OptionError(f"unknown option {unknown[0]!r}; see qwink serve --print-config")
     return application(resolve(given, environment()))
 

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import ray
 from ray import serve
 from ray.exceptions import RayError
+from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
 
 from qwink import signals
@@ -25,6 +27,7 @@ from qwink.cluster.shares import share
 from qwink.engine.threads import physical_cores
 from qwink.errors import OptionError, QwinkError
 from qwink.server.options import ServerOptions
+from qwink.server.run import address_of
 from qwink.settings import Settings, without_usage_reports
 
 Say = Callable[[str], None]
@@ -34,6 +37,8 @@ _STORE_BYTES = 256 << 20  # of shared memory, beside room for requests
 _POLL_S = 0.1
 _CALL_S = 10.0
 _END_S = 30.0
+_WATCH_S = 5.0
+_MOST_FAILURES = 3
 
 
 def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -> None:
@@ -56,10 +61,12 @@ def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -
     try:
         options = _shared(options, local, count)
         owner = uuid.uuid4().hex
-        _deploy(options, local, owner, say)
+        address = _deploy(options, local, owner, say)
         signals.call(lambda: (stop_now if stop.is_set() else stop).set())
-        while not stop.wait(_POLL_S):
-            pass
+        if local:
+            _watch(address, stop)
+        else:
+            stop.wait()
         # The Ray of this process ends with it, whoever has deployed there since.
         mine = None if local else owner
         _within(options.grace + _END_S, lambda: _leave(options, mine, stop_now, say))
@@ -133,7 +140,8 @@ def _shared(options: ServerOptions, local: bool, count: ReplicaCount) -> ServerO
     return share(options, count.most, len(machines), cores, memory)
 
 
-def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> None:
+def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> str:
+    """Returns the address when the replicas are ready."""
     for name in ("ray", "ray.serve"):
         logging.getLogger(name).setLevel(logging.ERROR)
     place = "HeadOnly" if local else "EveryNode"
@@ -141,7 +149,9 @@ def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> None:
         proxy_location=place,
         http_options={"host": options.host, "port": options.port, "keep_alive_timeout_s": 15},
     )
-    address = f"http://{options.host}:{options.port}"
+    # As they are if Ray Serve ran already.
+    http = _get_global_client().http_config
+    address = address_of(http.host, http.port)
     if local:  # it lets in who has this user's token, in ~/.ray
         ray_address = ray.get_runtime_context().gcs_address
         say(
@@ -154,6 +164,20 @@ def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> None:
         raise QwinkError(f"the replicas do not start: {_reason(options.ray_name, error)}") from None
     memory = f"{options.threads} threads and {options.memory_mb} MiB without weights each"
     say(f"qwink: ready with {options.model} on {options.replicas} replicas ({memory})")
+    return address
+
+
+def _watch(address: str, stop: threading.Event) -> None:
+    """Wait for the signal. Raises QwinkError if the Ray of this process has ended."""
+    num_failures = 0
+    while not stop.wait(_WATCH_S):
+        try:
+            httpx.get(f"{address}/health", timeout=_CALL_S, trust_env=False)
+            num_failures = 0
+        except httpx.HTTPError as error:
+            num_failures += 1
+            if num_failures == _MOST_FAILURES and not stop.is_set():
+                raise QwinkError(f"Ray has ended or does not respond: {error}") from None
 
 
 def _reason(name: str, error: Exception) -> str:

@@ -46,7 +46,7 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
     signals.leave_at_once()
     set_up()
     listener = _listen(options.host, options.port)
-    address = _address(options.host, listener.getsockname()[1])
+    address = address_of(options.host, listener.getsockname()[1])
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     if options.engine != "torch":
         here = capabilities()
@@ -196,7 +196,8 @@ def _listen(host: str, port: int) -> socket.socket:
         raise OptionError(f"cannot listen on {host}:{port}: {why}; choose another --port") from None
 
 
-def _address(host: str, port: int) -> str:
+def address_of(host: str, port: int) -> str:
+    """The URL of a server that listens there, for this machine."""
     name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     if ":" in name and not name.startswith("["):
         name = f"[{name}]"
