@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import fields, replace
+from math import ceil
 from typing import Any
 
 from ray import serve
@@ -44,8 +45,9 @@ _OF_THE_FRONT = (
 )
 
 
-def application(options: ServerOptions, owner: str = "") -> Application:
-    """What `serve.run` runs. `owner` tells runs apart that deploy under the same name.
+def application(options: ServerOptions, owner: str = "", spare: bool = False) -> Application:
+    """What `serve.run` runs. `owner` tells runs apart that deploy under the same name. `spare`:
+    there is room for one replica more, so that an update ends an old one when a new one is ready.
 
     Raises OptionError for replicas that are no number or range.
     """
@@ -74,6 +76,7 @@ def application(options: ServerOptions, owner: str = "") -> Application:
         Replica,
         name="replicas",
         ray_actor_options={"num_cpus": options.threads},
+        max_surge_percent=ceil(100 / count.most) if spare else 0,
         **end,
         **scale,
     ).bind(options)
@@ -82,6 +85,7 @@ def application(options: ServerOptions, owner: str = "") -> Application:
         Front,
         name="front",
         ray_actor_options={"num_cpus": 0},
+        max_surge_percent=100,
         user_config={"owner": owner},
         **end,
     )

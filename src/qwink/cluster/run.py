@@ -159,7 +159,9 @@ def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> str:
         )
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     try:
-        serve.run(application(options, owner), name=options.ray_name, route_prefix="/")
+        spare = ray.available_resources().get("CPU", 0) >= (options.threads or 1)
+        app = application(options, owner, spare)
+        serve.run(app, name=options.ray_name, route_prefix="/")
     except RuntimeError as error:
         raise QwinkError(f"the replicas do not start: {_reason(options.ray_name, error)}") from None
     memory = f"{options.threads} threads and {options.memory_mb} MiB without weights each"

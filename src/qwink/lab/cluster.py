@@ -244,7 +244,7 @@ async def _kill(server: ServerProcess, model: str, users: int) -> Disturbed:
 async def _update(
     server: ServerProcess, model: str, users: int, printed: Path, folder: Path
 ) -> Disturbed:
-    """The same application with another context: all replicas are replaced."""
+    """The same application with another option: all replicas are replaced."""
     found = re.search(r"--ray (\S+)", next(printed.glob("*.out")).read_text())
     assert found is not None
     before = set(replica_processes(server.pid))
@@ -252,7 +252,7 @@ async def _update(
         load = _Load(http, model, users)
         await load.settle()
         began = time.monotonic()
-        command = ["--ray", found[1], "--replicas", str(REPLICAS), "--context", "4096"]
+        command = ["--ray", found[1], "--replicas", str(REPLICAS), "--max-waiting", "63"]
         update = await _start(["serve", *command, *_flags(model)], folder / "update.log")
         try:
             while before & set(replica_processes(server.pid)):
