@@ -71,7 +71,9 @@ def application(options: ServerOptions, owner: str = "", spare: bool = False) ->
             )
         }
     if options.ray_routing == "picture":
-        scale["request_router_config"] = RequestRouterConfig(request_router_class=_ROUTER)
+        scale["request_router_config"] = RequestRouterConfig(
+            request_router_class=_ROUTER, request_router_kwargs={"slots": options.max_running}
+        )
     replicas = serve.deployment(
         Replica,
         name="replicas",

@@ -93,13 +93,15 @@ def add_middleware(
     arriving: Patience,
     metrics: Metrics,
     paths: frozenset[str],
+    num_servers: int = 1,
 ) -> None:
     """What each request passes through before its route: log, CORS, keys, the body's limits.
 
-    `paths` are logged for requests that were refused before routing.
+    `paths` are logged for requests that were refused before routing. `num_servers`: how many
+    servers are behind the app.
     """
     # Starlette runs the middleware added last first.
-    app.add_middleware(BodyLimit, options=options, arriving=arriving)
+    app.add_middleware(BodyLimit, options=options, arriving=arriving, num_servers=num_servers)
     app.add_middleware(Guard, options=options)
     if options.allow_origin:
         app.add_middleware(
