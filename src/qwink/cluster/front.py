@@ -38,7 +38,7 @@ from qwink.server.sse import disconnected
 
 _ACCEPT_S = 30.0  # time for a replica to take a request
 _ATTEMPTS = 3  # at other replicas, while nothing has been sent
-_METRICS_S = 5.0
+_AGAIN_S = 5.0
 _LARGE_BYTES = 1 << 18  # bodies that are looked at in a thread
 _ANSWERS = ("/v1/chat/completions", "/v1/responses")
 _SCOPE = (
@@ -124,9 +124,14 @@ def create_front(replicas: Replicas, options: ServerOptions, num_replicas: int =
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        runner.start()
+        starting = asyncio.create_task(start())
         yield
+        starting.cancel()
         await runner.close()
+
+    async def start() -> None:
+        while not runner.start():  # the front that this one replaces has the files
+            await asyncio.sleep(_AGAIN_S)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.traffic = traffic
