@@ -52,8 +52,7 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
         here = capabilities()
         advice = f"; {here.advice}" if here.advice else ""
         say(f"qwink: kernels on this processor: {here.kernels}{advice}")
-    if options.host not in _LOOPBACK and not options.api_keys:
-        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
+    warn_if_open(options, say)
     try:
         still_loading = asyncio.run(_serve(listener, options, settings, say))
     finally:
@@ -63,6 +62,12 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(0)
+
+
+def warn_if_open(options: ServerOptions, say: Say) -> None:
+    """Say so if everyone can use the server."""
+    if options.host not in _LOOPBACK and not options.api_keys:
+        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
 
 
 async def _serve(
