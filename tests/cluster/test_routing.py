@@ -138,6 +138,13 @@ def test_the_longest_known_start_decides_without_a_picture() -> None:
     assert router.choose(None, ["b"], {first: 1}) == second
 
 
+def test_conversations_with_the_same_start_are_spread() -> None:
+    router, loads = Router(names(2)), Counter[str]()
+    for number in range(8):
+        loads[router.choose(None, [f"own {number}", "system prompt"], loads)] += 1
+    assert max(loads.values()) <= 5
+
+
 def test_without_anything_known_the_least_loaded_one_gets_it_in_turns() -> None:
     router = Router(names(3))
     assert sorted(router.choose(None, [], {}) for _ in range(3)) == names(3)

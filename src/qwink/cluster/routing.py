@@ -19,8 +19,8 @@ class Router:
     the request. A replica has room if, with this request, it has at most `load_factor` times the
     average load, rounded up. A replica that is known to have the picture goes before the others; it
     has room as well while it has fewer requests than `slots`, since nobody waits for a slot there.
-    Without a picture, the same holds for the replica with the longest known start of the
-    conversation, and the least loaded one follows.
+    Without a picture, the replica with the longest known start of the conversation gets the request
+    if it has room, and otherwise the least loaded one: many conversations have the same start.
 
     Routers with the same replicas agree about new pictures without talking to each other.
     Use an object in one thread.
@@ -76,13 +76,11 @@ class Router:
         if not self._replicas:
             raise LookupError("there is no replica")
         limit = self.limit(loads)
-        known = max(limit, self._slots)
         if picture is None:
-            chosen = self._by_start(starts, loads, known) or self._least_loaded(loads)
+            chosen = self._by_start(starts, loads, limit) or self._least_loaded(loads)
         else:
-            chosen = self._by_picture(picture, starts, loads, known) or self._by_hash(
-                picture, loads, limit
-            )
+            having = self._by_picture(picture, starts, loads, max(limit, self._slots))
+            chosen = having or self._by_hash(picture, loads, limit)
             self._pictures.put(picture, chosen)
         for start in reversed(starts):
             self._starts.put(start, chosen)
