@@ -60,6 +60,11 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
+def without_usage_reports() -> None:
+    """Let Ray report nothing about its use, unless its variable says so. Call it before ray.init"""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Defaults of one process."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,12 @@ from qwink.cli.options import (
 from qwink.errors import OptionError
 from qwink.extras import install_command
 from qwink.signals import leave_at_once
+
+if TYPE_CHECKING:
+    from qwink.server.options import ServerOptions
+    from qwink.settings import Settings
+
+    Run = Callable[[ServerOptions, Settings, Callable[[str], None]], None]
 
 
 def serve(
@@ -186,6 +193,37 @@ def serve(
             "need the same. It can also be in $QWINK_STORE_SECRET.",
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Serve with replicas on a Ray cluster: its address, auto for the one on this "
+            "machine, or local to start one.",
+        ),
+    ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|MIN-MAX",
+            help="With --ray, models that answer; MIN-MAX: as many as the queues ask. [1]",
+        ),
+    ] = None,
+    ray_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --ray, name of the application; the one with this name is replaced without "
+            "a pause. [qwink]",
+        ),
+    ] = None,
+    ray_routing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="With --ray, which replica gets a request: picture, the one that has its picture; "
+            "load, the less loaded of two. [picture]",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="TOML file with any of these options, as --print-config"),
@@ -222,11 +260,26 @@ def serve(
         typer.echo(options.as_toml(), nl=False)
         return
     try:
-        from qwink.server.run import serve as run
+        run = _runner(options)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "qwink":
             raise
+        extra = "serve" if options.ray is None else "serve,ray"
         raise OptionError(
-            f"the server needs {error.name}; install it with: {install_command('serve')}"
+            f"the server needs {error.name}; install it with: {install_command(extra)}"
         ) from None
     run(options, Settings.from_environment(), typer.echo)
+
+
+def _runner(options: ServerOptions) -> Run:
+    """What serves. Raises ModuleNotFoundError for what it needs."""
+    if options.ray is not None:
+        from qwink.cluster.run import serve_on_ray
+
+        return serve_on_ray
+    for name in ("replicas", "ray_name", "ray_routing"):
+        if getattr(options, name) != getattr(type(options)(), name):
+            raise OptionError(f"{name} is for servers on Ray; add --ray local, or leave it out")
+    from qwink.server.run import serve as run
+
+    return run

@@ -30,8 +30,10 @@ from qwink.server.job_runner import JobRunner
 from qwink.server.jobs import BatchRequest, job_routes
 from qwink.server.limits import BodyLimit
 from qwink.server.logs import AccessLog, failure_response
+from qwink.server.metrics import Metrics
 from qwink.server.options import ServerOptions
 from qwink.server.page import STATIC, Page
+from qwink.server.patience import Patience
 from qwink.server.pictures import Pictures
 from qwink.server.previews import preview_routes
 from qwink.server.response_schema import ResponseRequest
@@ -83,10 +85,29 @@ def create_app(
     app.include_router(job_routes(runner))
     _add_status_routes(app, service)
     _add_pages(app)
-    _add_errors(app, service)
+    add_errors(app, lambda: service.retry_after)
     _add_schemas(app)
+    paths = frozenset(str(path) for path in app.openapi()["paths"])
+    _answer_head(app)  # after the document has been made, which would list each route twice
+    add_middleware(app, options, service.arriving, service.metrics, paths)
+    return app
+
+
+def add_middleware(
+    app: FastAPI,
+    options: ServerOptions,
+    arriving: Patience,
+    metrics: Metrics,
+    paths: frozenset[str],
+    num_servers: int = 1,
+) -> None:
+    """What each request passes through before its route: log, CORS, keys, the body's limits.
+
+    `paths` are logged for requests that were refused before routing. `num_servers`: how many
+    servers are behind the app.
+    """
     # Starlette runs the middleware added last first.
-    app.add_middleware(BodyLimit, options=options, arriving=service.arriving)
+    app.add_middleware(BodyLimit, options=options, arriving=arriving, num_servers=num_servers)
     app.add_middleware(Guard, options=options)
     if options.allow_origin:
         app.add_middleware(
@@ -96,10 +117,7 @@ def create_app(
             allow_headers=["*"],
             expose_headers=["X-Request-ID", "Retry-After"],
         )
-    paths = frozenset(str(path) for path in app.openapi()["paths"])
-    _answer_head(app)  # after the document has been made, which would list each route twice
-    app.add_middleware(AccessLog, metrics=service.metrics, paths=paths)
-    return app
+    app.add_middleware(AccessLog, metrics=metrics, paths=paths)
 
 
 def _add_status_routes(app: FastAPI, service: ModelService) -> None:
@@ -172,11 +190,11 @@ def _add_pages(app: FastAPI) -> None:
     app.mount("/static", files, name="static")
 
 
-def _add_errors(app: FastAPI, service: ModelService) -> None:
-    """Turn all errors into OpenAI's error object."""
+def add_errors(app: FastAPI, retry_after: Callable[[], int]) -> None:
+    """Turn all errors into OpenAI's error object. `retry_after`: seconds until there is room."""
 
     async def known(http: Request, error: Exception) -> Response:
-        return failure_response(as_failure(error, service.retry_after), http.scope)
+        return failure_response(as_failure(error, retry_after()), http.scope)
 
     async def routing(http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -31,12 +31,16 @@ _KEY = "qwink"
 
 @dataclass(slots=True)
 class Record:
-    """What the log line of one request says. Handlers add to `details`."""
+    """What the log line of one request says. Handlers add to `details`.
+
+    `elsewhere`: another server answers the request, and logs and counts it.
+    """
 
     request_id: str
     details: dict[str, Any] = field(default_factory=dict)
     status: int = 0
     client_gone: bool = False
+    elsewhere: bool = False
 
 
 def record_of(scope: Scope) -> Record:
@@ -83,19 +87,22 @@ class AccessLog:
                 logger.exception("a request failed", extra={"request_id": record.request_id})
                 await respond(as_failure(error), scope, receive, send_with_id)
         finally:
-            seconds = time.perf_counter() - start
-            status = CLIENT_GONE if record.client_gone else record.status or 500
-            known = scope["path"] if scope["path"] in self._paths else "unmatched"
-            route = getattr(scope.get("route"), "path", None) or known
-            self._metrics.count_request(route, status, seconds)
-            entry = {
-                "request_id": record.request_id,
-                "method": scope["method"],
-                "route": route,
-                "status": status,
-                "ms": round(seconds * 1e3, 1),
-            }
-            logger.info("request", extra={"fields": entry | record.details})
+            if not record.elsewhere:
+                self._tell(scope, record, time.perf_counter() - start)
+
+    def _tell(self, scope: Scope, record: Record, seconds: float) -> None:
+        status = CLIENT_GONE if record.client_gone else record.status or 500
+        known = scope["path"] if scope["path"] in self._paths else "unmatched"
+        route = getattr(scope.get("route"), "path", None) or known
+        self._metrics.count_request(route, status, seconds)
+        entry = {
+            "request_id": record.request_id,
+            "method": scope["method"],
+            "route": route,
+            "status": status,
+            "ms": round(seconds * 1e3, 1),
+        }
+        logger.info("request", extra={"fields": entry | record.details})
 
 
 def failure_response(failure: Failure, scope: Scope) -> Response:

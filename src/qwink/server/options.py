@@ -30,6 +30,7 @@ from qwink.settings import (
 # Secrets, and the options that name their files instead.
 _SECRETS = {"api_keys": "api_key_file", "store_secret": "store_secret_file"}
 _BY_LINE = "warm"
+_ROUTING = ("picture", "load")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 # Origins in the form that browsers send: lower case, no default port, no path.
@@ -90,6 +91,11 @@ class ServerOptions:
     store_secret: str | None = field(default=None, repr=False)
     store_secret_file: Path | None = None
 
+    ray: str | None = None  # local, or the address of a Ray cluster; None: one process
+    ray_name: str = "qwink"  # of the application on the cluster
+    ray_routing: str = "picture"  # which replica gets a request: picture, load
+    replicas: str = "1"  # N, or MIN-MAX for as many as the load asks
+
     def __post_init__(self) -> None:
         counts = (
             "threads",
@@ -111,6 +117,9 @@ class ServerOptions:
         if self.speculate not in SPECULATE:
             wanted = " or ".join(SPECULATE)
             raise OptionError(f"speculate is {self.speculate!r}; it must be {wanted}")
+        if self.ray_routing not in _ROUTING:
+            wanted = " or ".join(_ROUTING)
+            raise OptionError(f"ray_routing is {self.ray_routing!r}; it must be {wanted}")
         if self.grace < 0:
             raise OptionError(f"grace is {self.grace}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
@@ -204,14 +213,22 @@ def _from_file(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"cannot read {path}: {error}") from None
+    return from_document(str(path), document)
+
+
+def from_document(where: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of options from a TOML file or the like; `where` names it in errors.
+
+    Raises OptionError for an unknown key or a value of the wrong type.
+    """
     kinds = _kinds()
     values = {}
     for key, value in document.items():
         if key in _SECRETS:
-            raise OptionError(f"{path}: {key} must not be here; use a file ({_SECRETS[key]})")
+            raise OptionError(f"{where}: {key} must not be here; use a file ({_SECRETS[key]})")
         if key not in kinds:
-            raise OptionError(f"{path}: unknown key {key!r}; see qwink serve --print-config")
-        values[key] = _from_toml(f"{path}: {key}", kinds[key], value)
+            raise OptionError(f"{where}: unknown key {key!r}; see qwink serve --print-config")
+        values[key] = _from_toml(f"{where}: {key}", kinds[key], value)
     return values
 
 

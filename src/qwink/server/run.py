@@ -50,14 +50,13 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
     wanted = store_of(options)
     shared = None if wanted is None else SharedImages.open(wanted)
     listener = _listen(options.host, options.port)
-    address = _address(options.host, listener.getsockname()[1])
+    address = address_of(options.host, listener.getsockname()[1])
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     if options.engine != "torch":
         here = capabilities()
         advice = f"; {here.advice}" if here.advice else ""
         say(f"qwink: kernels on this processor: {here.kernels}{advice}")
-    if options.host not in _LOOPBACK and not options.api_keys:
-        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
+    warn_if_open(options, say)
     if wanted is not None:
         say(f"qwink: shared store: {wanted.place}")
     try:
@@ -71,6 +70,12 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(0)
+
+
+def warn_if_open(options: ServerOptions, say: Say) -> None:
+    """Say so if everyone can use the server."""
+    if options.host not in _LOOPBACK and not options.api_keys:
+        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
 
 
 async def _serve(
@@ -208,13 +213,17 @@ def load_model(
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=256)
+        listener = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         why = error.strerror or error
         raise OptionError(f"cannot listen on {host}:{port}: {why}; choose another --port") from None
+    # asyncio sends small pieces at once (TCP_NODELAY) on sockets that name their protocol only.
+    # Otherwise each response waits for the client's delayed acknowledgement, 40 ms on Linux.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, listener.detach())
 
 
-def _address(host: str, port: int) -> str:
+def address_of(host: str, port: int) -> str:
+    """The URL of a server that listens there, for this machine."""
     name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     if ":" in name and not name.startswith("["):
         name = f"[{name}]"
