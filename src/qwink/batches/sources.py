@@ -6,7 +6,7 @@ import glob
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ def _of_file(
         return
     try:
         for part in parts_of(path, loading):
-            yield Item.of(part, path, question, given_id)
+            yield Item.of(replace(part, file=path), path, question, given_id)
     except QwinkError as error:
         yield Item.of(failing(error), path, question, given_id)
 
