@@ -122,9 +122,10 @@ class Crew:
             return
         data = self._ray.data
         size = min(_MOST_TOGETHER, math.ceil(len(items) / (_CALLS * self.num_actors)))
+        num_groups = math.ceil(len(items) / size)
         packed = data.from_items(
             [pack(item, self._ray.cloudpickle.dumps) for item in items],
-            override_num_blocks=math.ceil(len(items) / size),
+            override_num_blocks=num_groups,
         )
         packed.context.enable_progress_bars = False
         packed.context.target_max_block_size = 1  # bytes: rows are not held back
@@ -133,7 +134,7 @@ class Crew:
             fn_constructor_args=(self._setup,),
             batch_size=size,
             compute=data.ActorPoolStrategy(
-                size=self.num_actors,
+                size=min(self.num_actors, num_groups),
                 max_tasks_in_flight_per_actor=2 * _CALLS,
                 max_concurrent_calls_per_actor=_CALLS,
                 enable_true_multi_threading=True,
