@@ -178,6 +178,12 @@ class Crew:
     def _facts(self) -> Facts:
         """Load the model once, which also exports it if need be."""
         threads = self._setup.model.get("threads") or 1
+        most = max((node["Resources"].get("CPU", 0) for node in self._ray.nodes()), default=0)
+        if threads > most:  # Ray would wait for such a machine
+            raise OptionError(
+                f"an actor needs {threads} processors, and no machine of the cluster has more than "
+                f"{most:g}; give fewer threads"
+            )
         task = self._ray.remote(num_cpus=threads, max_retries=1)(describe)
         try:
             facts: Facts = self._ray.get(task.remote(self._setup))
@@ -193,9 +199,8 @@ class Crew:
         room = int(min(by_processors, by_memory))
         if room < 1:
             raise OptionError(
-                f"an actor needs {self.facts.num_threads} processors and "
-                f"{self.facts.memory_bytes >> 20} MiB, and the cluster has {there.get('CPU', 0):g} "
-                f"and {int(there.get('memory', 0)) >> 20} MiB; give fewer threads or another recipe"
+                f"an actor needs {self.facts.memory_bytes >> 20} MiB, and the cluster has "
+                f"{int(there.get('memory', 0)) >> 20} MiB; choose a smaller recipe"
             )
         return room
 
