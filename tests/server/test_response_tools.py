@@ -197,8 +197,8 @@ def test_an_agents_loop(client: openai.OpenAI) -> None:
         answer = ask(client, history, tool_choice=NAMED)
         history += answer.output
         for call in answer.output:
-            pieces = [{"type": "input_text", "text": "blue"},
-                      {"type": "input_image", "image_url": image(3)["image_url"]["url"]}]  # fmt: skip
+            picture = {"type": "input_image", "image_url": image(3)["image_url"]["url"]}
+            pieces = [{"type": "input_text", "text": "blue"}, picture]
             output: Any = '{"sky": "blue"}' if number == 0 else pieces
             item = {"type": "function_call_output", "call_id": call.call_id, "output": output}
             history.append(item)
