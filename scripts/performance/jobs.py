@@ -174,9 +174,9 @@ def _llama(result: Result) -> str:
     ]
     head = ["llama.cpp", "ms a token", "against free, ×"]
     return (
-        f"### llama.cpp's grammar and n-grams\n\n{result['tokens']} tokens, `{result['model']}`. Its "
-        "answers cannot be replayed: those of random weights repeat one word, where n-grams are "
-        "right nearly always, so that these gains are an upper bound and no gain for records. "
+        f"### llama.cpp's grammar and n-grams\n\n{result['tokens']} tokens, `{result['model']}`. "
+        "Its answers cannot be replayed: those of random weights repeat one word, where n-grams "
+        "are right nearly always. Their gains are an upper bound, and no gain for records. "
         f"{machine(result)}\n" + table(head, rows)
     )
 
