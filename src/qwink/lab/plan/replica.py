@@ -82,10 +82,10 @@ class Replica:
         self._pending_s = 0.0  # processor time that others took from the engine
         # The work under way.
         self._began = 0.0
-        self._steps = 0
-        self._step_s = 0.0
-        self._job: Job | None = None
-        self._chunk = 0  # tokens; 0: a part of the encoder
+        self._count = 0  # equal pieces: steps, parts of the encoder, or one chunk
+        self._piece_s = 0.0
+        self._job: Job | None = None  # None: steps
+        self._chunk = 0  # tokens; 0: the encoder
 
     def arrive(self, job: Job, now: float) -> float | None:
         """When the job's picture is prepared; None if there is no room for the job."""
@@ -112,27 +112,26 @@ class Replica:
             # Processor time of this job's picture is over: the engine was idle meanwhile.
             self._pending_s = 0.0
             self._begin(now)
-        elif self._steps > 1 and self._admissible():
-            # The steps under way end early, at the end of the one that runs.
-            done = min(self._steps, max(1, ceil((now - self._began) / self._step_s)))
-            self._steps = done
-            self.until = self._began + done * self._step_s
+        elif self._count > 1 and self._admissible():
+            # The pieces under way end early, at the end of the one that runs.
+            done = min(self._count, max(1, ceil((now - self._began) / self._piece_s)))
+            self.busy_s -= (self._count - done) * self._piece_s
+            self._count = done
+            self.until = self._began + done * self._piece_s
 
     def end(self, now: float) -> list[Job]:
         """The work under way has ended. Begins the next, and returns the jobs that are finished."""
         finished: list[Job] = []
-        if self._steps:
-            spent = self._steps * self._step_s
-            self._ahead = max(self._ahead - spent, -self._step_s)
+        if self._job is not None:
+            finished = self._advance(self._job, now)
+        else:
+            self._ahead = max(self._ahead - self._count * self._piece_s, -self._piece_s)
             for job in self._answers:
-                job.steps_left -= self._steps
+                job.steps_left -= self._count
                 if job.steps_left <= 0:
                     finished.append(job)
             if finished:
                 self._answers = [job for job in self._answers if job.steps_left > 0]
-            self._steps = 0
-        elif self._job is not None:
-            finished = self._advance(self._job, now)
         for job in finished:
             job.end_s = now
             self.num_jobs -= 1
@@ -144,7 +143,7 @@ class Replica:
         if self._answers:
             self._ahead += now - self._began
         if not self._chunk:
-            job.parts_left -= 1
+            job.parts_left -= self._count
             if not job.parts_left:
                 self._work_done += job.to_encode
                 job.to_encode = 0
@@ -172,42 +171,38 @@ class Replica:
             self._ahead = 0.0
         job = self._next_job() if not answering or self._ahead < 0 else None
         if job is not None:
-            spent = self._work_on(job, hurried=answering)
+            self._work_on(job, hurried=answering)
         elif answering:
-            count = len(self._answers)
-            self._step_s = self._times.step(count) + self._taken()
-            self._steps = min(job.steps_left for job in self._answers)
+            self._piece_s = self._times.step(len(self._answers))
+            self._count = min(job.steps_left for job in self._answers)
             if self._admissible():  # until it is the turn of prompts
-                self._steps = min(self._steps, int(max(self._ahead, 0.0) / self._step_s) + 1)
-            if self._pending_s:
-                self._steps = 1
-            spent = self._steps * self._step_s
+                self._count = min(self._count, int(max(self._ahead, 0.0) / self._piece_s) + 1)
         else:
             self.until = None
             return
+        if self._pending_s:  # pictures take processor time from the next piece
+            self.busy_s -= self._pending_s
+            self._piece_s, self._count = self._piece_s + self._pending_s, 1
+            self._pending_s = 0.0
+        spent = self._count * self._piece_s
         self.until = now + spent
         self.busy_s += spent
 
-    def _taken(self) -> float:
-        """Processor time that pictures take from the work that begins now."""
-        taken, self._pending_s = self._pending_s, 0.0
-        self.busy_s -= taken
-        return taken
-
-    def _work_on(self, job: Job, *, hurried: bool) -> float:
-        """Begin a part of the encoder or a chunk of the prompt; returns its seconds."""
-        self._job = job
+    def _work_on(self, job: Job, *, hurried: bool) -> None:
+        """Begin parts of the encoder, one beside answers, or a chunk of the prompt."""
+        self._job, self._count = job, 1
         times = self._times
         if job.to_encode:
-            if not job.parts_left:
-                job.parts_left = times.encode_parts
-            return times.encode(job.to_encode) / times.encode_parts + self._taken()
+            job.parts_left = job.parts_left or times.encode_parts
+            self._piece_s = times.encode(job.to_encode) / times.encode_parts
+            self._count = 1 if hurried else job.parts_left
+            return
         most = _CHUNK
         if hurried and self._tokens_per_s is not None:
             fitting = int(_HURRIED_S * self._tokens_per_s) // _SHORTEST * _SHORTEST
             most = min(_CHUNK, max(_SHORTEST, fitting))
         self._chunk = min(most, job.arrival.prompt_tokens - job.known)
-        return times.prefill_from(job.known, self._chunk) + self._taken()
+        self._piece_s = times.prefill_from(job.known, self._chunk)
 
     def _free(self) -> int:
         return self._room.max_running - len(self._answers) - len(self._started)

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from qwink.cluster.routing import Router
 from qwink.errors import OptionError
 from qwink.lab.plan.replica import Job, Replica, Room
+from qwink.lab.plan.routes import Routes
 from qwink.lab.plan.times import ServiceTimes
 from qwink.lab.plan.trace import Arrival
 
@@ -72,7 +72,7 @@ def replay(
         raise OptionError(f"{replicas} replicas; simulate 1 to {MOST_REPLICAS}")
     names = [f"replica {number}" for number in range(replicas)]
     machines = {name: Replica(name, times, room) for name in names}
-    router, loads = Router(names), dict.fromkeys(names, 0)
+    router = Routes(names)
     jobs = [Job(arrival, number) for number, arrival in enumerate(arrivals)]
     # (time, number of the event, job that is prepared or None, replica)
     events: list[tuple[float, int, Job | None, Replica]] = []
@@ -92,7 +92,7 @@ def replay(
                 if machine.until is not None and machine.until != before:
                     schedule(machine.until, None, machine)
             elif before == now:  # otherwise the work was cut short, and its end has come earlier
-                loads[machine.name] -= len(machine.end(now))
+                router.ended(machine.name, len(machine.end(now)))
                 if machine.until is not None:
                     schedule(machine.until, None, machine)
 
@@ -100,14 +100,14 @@ def replay(
         arrival = job.arrival
         run_until(arrival.at_s)
         picture, starts = (arrival.picture, _starts(arrival)) if routing == "picture" else (None, ())
-        name = router.choose(picture, starts, loads)
+        name = router.choose(picture, starts, router.loads)
         machine = machines[name]
         job.replica = name
         ready = machine.arrive(job, arrival.at_s)
         if ready is None:
             job.refused = True
         else:
-            loads[name] += 1
+            router.started(name)
             schedule(ready, job, machine)
     run_until(float("inf"))
     return jobs, list(machines.values())
