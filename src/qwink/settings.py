@@ -11,6 +11,7 @@
 | HF_HUB_CACHE, HF_HOME | where Hugging Face's tools keep checkpoints; qwink finds them there |
 | HF_ENDPOINT | Hugging Face's hub, or a mirror of it |
 | HF_TOKEN | access token for that hub; for private checkpoints and those with a licence |
+| OTEL_EXPORTER_OTLP_ENDPOINT | where qwink serve sends traces, without --otel |
 | MODELSCOPE_DOMAIN | ModelScope's hub: a domain, as its tools expect, or a URL |
 """
 
@@ -62,6 +63,7 @@ class Settings:
     threads: int | None = None
     hf_endpoint: str = HUGGING_FACE
     modelscope_endpoint: str = MODELSCOPE
+    otel_endpoint: str | None = None
     hf_token: str | None = field(default=None, repr=False)
 
     @classmethod
@@ -88,6 +90,7 @@ class Settings:
             threads=int(threads) if threads else None,
             hf_endpoint=_url(environment.get("HF_ENDPOINT") or HUGGING_FACE),
             modelscope_endpoint=_url(environment.get("MODELSCOPE_DOMAIN") or MODELSCOPE),
+            otel_endpoint=environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None,
             hf_token=environment.get("HF_TOKEN") or None,
         )
 

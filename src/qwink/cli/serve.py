@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -171,6 +172,14 @@ def serve(
     disk_cache_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest disk cache, in MiB. [4096]")
     ] = None,
+    otel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send traces to this OpenTelemetry collector, by OTLP over HTTP; by default "
+            "$OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra otel.",
+        ),
+    ] = None,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -246,7 +255,10 @@ def serve(
         raise OptionError(
             f"the server needs {error.name}; install it with: {install_command(extra)}"
         ) from None
-    run(options, Settings.from_environment(), typer.echo)
+    settings = Settings.from_environment()
+    if options.otel is None and settings.otel_endpoint is not None:
+        options = replace(options, otel=settings.otel_endpoint)
+    run(options, settings, typer.echo)
 
 
 def _runner(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -40,6 +41,9 @@ from qwink.server.responses import response_routes
 from qwink.server.schema import ChatRequest
 from qwink.server.service import ModelService
 
+if TYPE_CHECKING:
+    from qwink.server.traces import Traces
+
 
 def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = None) -> FastAPI:
     """An app that serves `model` and closes it at shutdown.
@@ -49,6 +53,7 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     """
     options = options or ServerOptions()
     service = ModelService(model if callable(model) else lambda: model, options)
+    traces = _traces(options)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -57,6 +62,8 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
         yield
         await runner.close()
         await service.close()
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
 
     app = FastAPI(
         title="qwink",
@@ -83,8 +90,16 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     _add_schemas(app)
     paths = frozenset(str(path) for path in app.openapi()["paths"])
     _answer_head(app)  # after the document has been made, which would list each route twice
-    add_middleware(app, options, service.arriving, service.metrics, paths)
+    add_middleware(app, options, service.arriving, service.metrics, paths, traces)
     return app
+
+
+def _traces(options: ServerOptions) -> Traces | None:
+    if options.otel is None:
+        return None
+    from qwink.server.traces import Traces
+
+    return Traces.to(options.otel)
 
 
 def add_middleware(
@@ -93,6 +108,7 @@ def add_middleware(
     arriving: Patience,
     metrics: Metrics,
     paths: frozenset[str],
+    traces: Traces | None = None,
 ) -> None:
     """What each request passes through before its route: log, CORS, keys, the body's limits.
 
@@ -109,7 +125,7 @@ def add_middleware(
             allow_headers=["*"],
             expose_headers=["X-Request-ID", "Retry-After"],
         )
-    app.add_middleware(AccessLog, metrics=metrics, paths=paths)
+    app.add_middleware(AccessLog, metrics=metrics, paths=paths, traces=traces)
 
 
 def _add_status_routes(app: FastAPI, service: ModelService) -> None:

@@ -99,7 +99,9 @@ def replay(
     for job in jobs:
         arrival = job.arrival
         run_until(arrival.at_s)
-        picture, starts = (arrival.picture, _starts(arrival)) if routing == "picture" else (None, ())
+        picture, starts = (
+            (arrival.picture, _starts(arrival)) if routing == "picture" else (None, ())
+        )
         name = router.choose(picture, starts, router.loads)
         machine = machines[name]
         job.replica = name

@@ -137,6 +137,4 @@ def write_trace(path: Path, arrivals: Iterable[Arrival]) -> None:
 
 def faster(arrivals: Sequence[Arrival], factor: float) -> list[Arrival]:
     """The same requests at `factor` times the rate."""
-    return [
-        Arrival(**{**asdict(arrival), "at_s": arrival.at_s / factor}) for arrival in arrivals
-    ]
+    return [Arrival(**{**asdict(arrival), "at_s": arrival.at_s / factor}) for arrival in arrivals]
