@@ -39,7 +39,7 @@ class Times:
 
     def ns(self, at: float) -> int:
         """The time of day, in nanoseconds."""
-        return self.ended_ns - int((self.ended - at) * _NS)
+        return self.ended_ns - round((self.ended - at) * _NS)
 
 
 class Traces:
@@ -106,7 +106,7 @@ class Traces:
         for stage, start_ms, length_ms in _laid_out(timings):
             start = times.ns(times.answer_began + start_ms / 1e3)
             child = self._tracer.start_span(stage, context=parent, start_time=start)
-            child.end(start + int(length_ms * 1e6))
+            child.end(start + round(length_ms * 1e6))
 
     def close(self) -> None:
         """Send what is left, for at most two seconds."""
