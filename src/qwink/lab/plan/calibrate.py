@@ -23,7 +23,7 @@ from qwink.lab.plan.times import Curve, ServiceTimes
 from qwink.lab.process import ServerProcess
 
 SIDES = (64, 128, 224, 448, 640)  # pixels; what a model refuses is left out
-WORDS = (0, 60, 250, 700)  # added to the question
+WORDS = (0, 30, 120, 250)  # added to the question
 QUESTION = "Describe this picture in detail."
 _ROUNDS = 5
 _CROWDS = (1, 2, 4, 8)
@@ -109,15 +109,24 @@ async def _calibrate(model: str, threads: int, report: Callable[[str], None]) ->
             async with httpx.AsyncClient(
                 base_url=f"{server.address}/v1/", timeout=600, trust_env=False
             ) as http:
-                name = await find_model(http)
-                report("calibrating: one request at a time")
-                alone = await _alone(http, name)
-                report("calibrating: several at once")
-                steps = await _crowds(http, name)
+                times = await measure(http, await find_model(http), threads, report)
             await server.end(signal.SIGTERM)
         finally:
             server.kill()
-    return of_answers(name, threads, alone, steps)
+    return times
+
+
+async def measure(
+    http: httpx.AsyncClient,
+    model: str,
+    threads: int,
+    report: Callable[[str], None] = lambda _: None,
+) -> ServiceTimes:
+    """Times of a running server that has nothing else to do."""
+    report("calibrating: one request at a time")
+    alone = await _alone(http, model)
+    report("calibrating: several at once")
+    return of_answers(model, threads, alone, await _crowds(http, model))
 
 
 async def _alone(http: httpx.AsyncClient, model: str) -> list[Asked]:
