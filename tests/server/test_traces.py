@@ -31,7 +31,7 @@ TIMINGS = {
     "num_steps": 4,
     "origins": ORIGINS | {"encode": "reused"},
 }
-DETAILS = {
+DETAILS: dict[str, Any] = {
     "model": "nano",
     "stream": False,
     "finish_reason": "stop",

@@ -197,7 +197,14 @@ def _compare(
             there += answer.timings["origins"]["encode"] != "computed"
         shown.add((one.seed, one.side))
     share = round(there / again, 4) if again else 0.0
-    return Compared(predicted.routing, predicted, *measured.values(), share, ratios)
+    return Compared(
+        predicted.routing,
+        predicted,
+        measured["first_token_ms"],
+        measured["total_ms"],
+        share,
+        ratios,
+    )
 
 
 def _percentiles(values: Sequence[float]) -> Percentiles:

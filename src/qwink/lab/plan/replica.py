@@ -222,7 +222,7 @@ class Replica:
                 picture = job.arrival.picture
                 if held or (picture is not None and picture in self._images):
                     job.found, job.to_encode = True, 0
-                if picture in self._images:
+                if picture is not None and picture in self._images:
                     self._images.move_to_end(picture)
                 self._started.append(job)
                 return job

@@ -59,7 +59,7 @@ class ServiceTimes:
         return asdict(self)
 
 
-def of_stages(record: Record[Mapping[str, Any]], extra_row: float = EXTRA_ROW) -> ServiceTimes:
+def of_stages(record: Record[dict[str, Any]], extra_row: float = EXTRA_ROW) -> ServiceTimes:
     """Times from a result of `qwink bench stages`, with the number of threads measured last.
 
     It measures one answer at a time; each further one in a step adds the share `extra_row`.
@@ -110,7 +110,7 @@ def parse(document: Mapping[str, Any]) -> ServiceTimes:
         raise OptionError("these service times cannot be read; calibrate again") from None
 
 
-def of_record(record: Record[Mapping[str, Any]], extra_row: float = EXTRA_ROW) -> ServiceTimes:
+def of_record(record: Record[dict[str, Any]], extra_row: float = EXTRA_ROW) -> ServiceTimes:
     """From a result of `bench stages`, or of an earlier `bench plan`, which holds its times."""
     if record.kind == "plan" and "times" in record.measured:
         return parse(record.measured["times"])
