@@ -14,6 +14,7 @@
 | HF_HUB_CACHE, HF_HOME | where Hugging Face's tools keep checkpoints; qwink finds them there |
 | HF_ENDPOINT | Hugging Face's hub, or a mirror of it |
 | HF_TOKEN | access token for that hub; for private checkpoints and those with a licence |
+| OTEL_EXPORTER_OTLP_ENDPOINT | where qwink serve sends traces, without --otel |
 | MODELSCOPE_DOMAIN | ModelScope's hub: a domain, as its tools expect, or a URL |
 """
 
@@ -83,6 +84,7 @@ class Settings:
     store_secret: str = field(default="", repr=False)
     hf_endpoint: str = HUGGING_FACE
     modelscope_endpoint: str = MODELSCOPE
+    otel_endpoint: str | None = None
     hf_token: str | None = field(default=None, repr=False)
 
     @classmethod
@@ -111,6 +113,7 @@ class Settings:
             store_secret=environment.get("QWINK_STORE_SECRET") or "",
             hf_endpoint=_url(environment.get("HF_ENDPOINT") or HUGGING_FACE),
             modelscope_endpoint=_url(environment.get("MODELSCOPE_DOMAIN") or MODELSCOPE),
+            otel_endpoint=environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None,
             hf_token=environment.get("HF_TOKEN") or None,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -193,6 +194,14 @@ def serve(
             "need the same. It can also be in $QWINK_STORE_SECRET.",
         ),
     ] = None,
+    otel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send traces to this OpenTelemetry collector, by OTLP over HTTP; by default "
+            "$OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra otel.",
+        ),
+    ] = None,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -268,7 +277,10 @@ def serve(
         raise OptionError(
             f"the server needs {error.name}; install it with: {install_command(extra)}"
         ) from None
-    run(options, Settings.from_environment(), typer.echo)
+    settings = Settings.from_environment()
+    if options.otel is None and settings.otel_endpoint is not None:
+        options = replace(options, otel=settings.otel_endpoint)
+    run(options, settings, typer.echo)
 
 
 def _runner(options: ServerOptions) -> Run:

@@ -57,6 +57,7 @@ class Exchange:
         self._record: Record = record_of(http.scope)
         self._client = client_of(http.scope)
         self._watch = Stopwatch()
+        self._record.answer_began = time.perf_counter()
         self._results: list[Result] = []
         # A request of a batch has until the batch expires.
         background: float | None = http.scope.get(BACKGROUND)

@@ -91,6 +91,8 @@ class ServerOptions:
     store_secret: str | None = field(default=None, repr=False)
     store_secret_file: Path | None = None
 
+    otel: str | None = None  # URL of a collector of traces, by OTLP over HTTP
+
     ray: str | None = None  # local, or the address of a Ray cluster; None: one process
     ray_name: str = "qwink"  # of the application on the cluster
     ray_routing: str = "picture"  # which replica gets a request: picture, load
@@ -120,6 +122,10 @@ class ServerOptions:
         if self.ray_routing not in _ROUTING:
             wanted = " or ".join(_ROUTING)
             raise OptionError(f"ray_routing is {self.ray_routing!r}; it must be {wanted}")
+        if self.otel is not None and not re.match(r"https?://[^/\s]", self.otel):
+            raise OptionError(
+                f"otel is {self.otel!r}; it must be a URL such as http://127.0.0.1:4318"
+            )
         if self.grace < 0:
             raise OptionError(f"grace is {self.grace}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
