@@ -34,6 +34,7 @@ from qwink.runtime.waiting import Limits
 LOCAL = "local"
 _MOST_TOGETHER = 16  # items of a group
 _CALLS = 2  # groups that an actor answers at once, so that its engine never waits for the next
+_REACH_S = 10.0
 _OBJECT_STORE_BYTES = 128 << 20  # of a local Ray: items and rows are small
 
 
@@ -165,13 +166,12 @@ class Crew:
                 "num_cpus": len(os.sched_getaffinity(0)),
                 "object_store_memory": _OBJECT_STORE_BYTES,
             }
+        else:
+            _reach(self._cluster.address)
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise OptionError(
-                f"no Ray cluster answers at {self._cluster.address!r}: {error}; check the address, "
-                "or start Ray here by --ray local"
-            ) from error
+            raise _nobody(self._cluster.address, error) from error
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         self._stack.callback(ray.shutdown)
 
@@ -327,6 +327,23 @@ def _cause(error: BaseException) -> Exception:
         seen = inner if isinstance(inner, BaseException) else None
     text = str(error).strip().splitlines()
     return QwinkError(f"the actors on Ray failed: {text[-1] if text else type(error).__name__}")
+
+
+def _reach(address: str) -> None:
+    """Raises OptionError if nothing listens at HOST:PORT; Ray itself tries for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
+        except (OSError, OverflowError) as error:
+            raise _nobody(address, error) from error
+
+
+def _nobody(address: str, error: Exception) -> OptionError:
+    return OptionError(
+        f"no Ray cluster answers at {address!r}: {error}; check the address, or start Ray here by "
+        "--ray local"
+    )
 
 
 def _import_ray() -> Any:
