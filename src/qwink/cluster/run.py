@@ -46,7 +46,8 @@ def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -
     """Serve until SIGTERM or SIGINT; `say` prints a line of status for a person.
 
     Must be called in the main thread, because it handles signals. Raises OptionError if the address
-    is in use or Ray is not where the option says, ModelNotFound, and QwinkError if the replicas do not start.
+    is in use or Ray is not where the option says, ModelNotFound, and QwinkError if the replicas do
+    not start.
     """
     signals.leave_at_once()
     count = ReplicaCount.parse(options.replicas)
