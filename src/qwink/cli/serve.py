@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qwink.cli.console import RecipeName
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Speculate, Threads
+from qwink.cli.options import (
+    Device,
+    Dtype,
+    Engine,
+    Quantize,
+    Speculate,
+    Store,
+    StoreTtl,
+    Threads,
+)
 from qwink.errors import OptionError
 from qwink.extras import install_command
 from qwink.signals import leave_at_once
@@ -171,6 +181,27 @@ def serve(
     disk_cache_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest disk cache, in MiB. [4096]")
     ] = None,
+    store: Store = None,
+    store_ttl: StoreTtl = None,
+    store_entry_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest entry of the store, in MiB. [64]")
+    ] = None,
+    store_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with a text that encrypts and names the entries of the store; all servers "
+            "need the same. It can also be in $QWINK_STORE_SECRET.",
+        ),
+    ] = None,
+    otel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send traces to this OpenTelemetry collector, by OTLP over HTTP; by default "
+            "$OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra otel.",
+        ),
+    ] = None,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -246,7 +277,10 @@ def serve(
         raise OptionError(
             f"the server needs {error.name}; install it with: {install_command(extra)}"
         ) from None
-    run(options, Settings.from_environment(), typer.echo)
+    settings = Settings.from_environment()
+    if options.otel is None and settings.otel_endpoint is not None:
+        options = replace(options, otel=settings.otel_endpoint)
+    run(options, settings, typer.echo)
 
 
 def _runner(options: ServerOptions) -> Run:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from qwink import __version__
+from qwink.cache.shared import SharedImages
 from qwink.errors import QwinkError
 from qwink.runtime.vlm import VLM
 from qwink.server.auth import Guard
@@ -40,15 +42,24 @@ from qwink.server.responses import response_routes
 from qwink.server.schema import ChatRequest
 from qwink.server.service import ModelService
 
+if TYPE_CHECKING:
+    from qwink.server.traces import Traces
 
-def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = None) -> FastAPI:
+
+def create_app(
+    model: VLM | Callable[[], VLM],
+    options: ServerOptions | None = None,
+    shared: SharedImages | None = None,
+) -> FastAPI:
     """An app that serves `model` and closes it at shutdown.
 
     If `model` is a function, a background thread calls it to load the model; /ready answers 503
-    until the model is loaded. `app.state.service` is the ModelService behind the routes.
+    until the model is loaded. `shared` is the model's shared store, if it has one; uploads are
+    kept there too. `app.state.service` is the ModelService behind the routes.
     """
     options = options or ServerOptions()
-    service = ModelService(model if callable(model) else lambda: model, options)
+    service = ModelService(model if callable(model) else lambda: model, options, shared)
+    traces = _traces(options)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -57,6 +68,8 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
         yield
         await runner.close()
         await service.close()
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
 
     app = FastAPI(
         title="qwink",
@@ -83,8 +96,16 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     _add_schemas(app)
     paths = frozenset(str(path) for path in app.openapi()["paths"])
     _answer_head(app)  # after the document has been made, which would list each route twice
-    add_middleware(app, options, service.arriving, service.metrics, paths)
+    add_middleware(app, options, service.arriving, service.metrics, paths, traces=traces)
     return app
+
+
+def _traces(options: ServerOptions) -> Traces | None:
+    if options.otel is None:
+        return None
+    from qwink.server.traces import Traces
+
+    return Traces.to(options.otel)
 
 
 def add_middleware(
@@ -94,6 +115,7 @@ def add_middleware(
     metrics: Metrics,
     paths: frozenset[str],
     num_servers: int = 1,
+    traces: Traces | None = None,
 ) -> None:
     """What each request passes through before its route: log, CORS, keys, the body's limits.
 
@@ -111,7 +133,7 @@ def add_middleware(
             allow_headers=["*"],
             expose_headers=["X-Request-ID", "Retry-After"],
         )
-    app.add_middleware(AccessLog, metrics=metrics, paths=paths)
+    app.add_middleware(AccessLog, metrics=metrics, paths=paths, traces=traces)
 
 
 def _add_status_routes(app: FastAPI, service: ModelService) -> None:
