@@ -26,6 +26,7 @@ from qwink.cluster.options import ReplicaCount
 from qwink.cluster.shares import share
 from qwink.engine.threads import physical_cores
 from qwink.errors import OptionError, QwinkError
+from qwink.runtime.models import find_folder
 from qwink.server.options import ServerOptions
 from qwink.server.run import address_of, warn_if_open
 from qwink.settings import Settings, without_usage_reports
@@ -45,12 +46,15 @@ def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -
     """Serve until SIGTERM or SIGINT; `say` prints a line of status for a person.
 
     Must be called in the main thread, because it handles signals. Raises OptionError if the address
-    is in use or Ray is not where the option says, and QwinkError if the replicas do not start.
+    is in use or Ray is not where the option says, ModelNotFound, and QwinkError if the replicas do
+    not start.
     """
     signals.leave_at_once()
     count = ReplicaCount.parse(options.replicas)
     options = _resolved(options, settings)
     local = options.ray == LOCAL
+    if local and options.model:
+        find_folder(options.model, settings)  # before Ray takes its seconds to start
     if options.port == 0 or local:
         options = replace(options, port=_free_port(options.host, options.port))
     # Ray's processes are ended here, after the drain.
