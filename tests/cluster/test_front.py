@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Scripted:
         self.num_closed = 0
 
     async def answer(self, call: Call, destination: Destination) -> AsyncGenerator[Part, None]:
-        self.calls.append(call)
+        self.calls.append(replace(call))
         self.destinations.append(destination)
         script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
         try:

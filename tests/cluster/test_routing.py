@@ -51,16 +51,17 @@ def test_only_the_keys_of_a_removed_name_move(count: int, data: st.DataObject) -
 @given(
     COUNTS,
     st.floats(1, 3),
+    st.integers(0, 4),
     st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 3), st.booleans()), min_size=1, max_size=60
     ),
 )
 @settings(max_examples=60, deadline=None)
 def test_no_replica_gets_more_than_its_share(
-    count: int, factor: float, requests: list[tuple[int, int, bool]]
+    count: int, factor: float, slots: int, requests: list[tuple[int, int, bool]]
 ) -> None:
     """Whatever the pictures are, with requests that come and go."""
-    router, loads = Router(names(count), factor), Counter[str]()
+    router, loads = Router(names(count), factor, slots), Counter[str]()
     running: list[str] = []
     for picture, start, ends in requests:
         if ends and running:
@@ -68,7 +69,7 @@ def test_no_replica_gets_more_than_its_share(
         chosen = router.choose(f"p{picture}" if picture else None, [f"s{start}"], loads)
         loads[chosen] += 1
         running.append(chosen)
-        assert loads[chosen] <= ceil(factor * len(running) / count)
+        assert loads[chosen] <= max(slots, ceil(factor * len(running) / count))
 
 
 @given(st.integers(2, 6), st.lists(st.sampled_from(PICTURES), min_size=1, max_size=30))
@@ -94,8 +95,19 @@ def test_pictures_stay_where_they_are_when_a_replica_comes_or_goes(count: int) -
     assert "replica-0" not in after.values()
 
 
+def test_new_pictures_are_spread_and_known_ones_found_while_there_are_slots() -> None:
+    router, loads = Router(names(2), slots=8), Counter[str]()
+    for number in range(8):
+        loads[router.choose(f"p{number}", [], loads)] += 1
+    assert max(loads.values()) <= 5
+    place = router.choose("p0", [], {})
+    other = next(name for name in names(2) if name != place)
+    assert router.choose("p0", [], {place: 7}) == place
+    assert router.choose("p0", [], {place: 8}) == other
+
+
 def test_a_picture_that_moved_is_found_where_it_moved_to() -> None:
-    router = Router(names(3))
+    router = Router(names(3), slots=0)
     first = router.choose("p", [], {})
     second = router.choose("p", [], {first: 8})
     assert second != first
@@ -108,7 +120,7 @@ def test_a_picture_that_moved_is_found_where_it_moved_to() -> None:
 
 
 def test_a_conversation_stays_where_it_is_among_those_that_have_its_picture() -> None:
-    router = Router(names(2))
+    router = Router(names(2), slots=0)
     first = router.choose("p", ["start"], {})
     second = router.choose("p", ["other"], {first: 5})
     assert second != first
@@ -117,13 +129,20 @@ def test_a_conversation_stays_where_it_is_among_those_that_have_its_picture() ->
 
 
 def test_the_longest_known_start_decides_without_a_picture() -> None:
-    router = Router(names(2))
+    router = Router(names(2), slots=0)
     first = router.choose(None, ["a"], {})
     second = router.choose(None, ["ab", "a"], {first: 3})  # the other one is full
     assert second != first
     assert router.choose(None, ["abc", "ab", "a"], {}) == second
     assert router.choose(None, ["abc", "ab", "a"], {second: 5}) == first
     assert router.choose(None, ["b"], {first: 1}) == second
+
+
+def test_conversations_with_the_same_start_are_spread() -> None:
+    router, loads = Router(names(2)), Counter[str]()
+    for number in range(8):
+        loads[router.choose(None, [f"own {number}", "system prompt"], loads)] += 1
+    assert max(loads.values()) <= 5
 
 
 def test_without_anything_known_the_least_loaded_one_gets_it_in_turns() -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,10 @@ def test_kuberay() -> None:
     config = yaml.safe_load(service["spec"]["serveConfigV2"])
     [application] = config["applications"]
     module, _, name = application["import_path"].partition(":")
-    build = getattr(importlib.import_module(module), name)
-    made = build(application["args"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's imports
+        build = getattr(importlib.import_module(module), name)
+        made = build(application["args"])
     assert made._bound_deployment.name == "front"
     given = [f"--{key.replace('_', '-')}={value}" for key, value in application["args"].items()]
     printed = takes(["serve", "--ray", "auto", *given])

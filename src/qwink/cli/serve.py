@@ -261,9 +261,7 @@ def serve(
     run(options, settings, typer.echo)
 
 
-def _runner(
-    options: ServerOptions,
-) -> Callable[[ServerOptions, Settings, Callable[[str], None]], None]:
+def _runner(options: ServerOptions) -> Run:
     """What serves. Raises ModuleNotFoundError for what it needs."""
     if options.ray is not None:
         from qwink.cluster.run import serve_on_ray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -20,9 +20,8 @@ from qwink.cluster.destination import Destination
 from qwink.cluster.front import ReplicaLost, Traffic, create_front
 from qwink.cluster.options import ReplicaCount
 from qwink.cluster.replica import Call, Part, Replica, Start
-from qwink.errors import OptionError
 from qwink.server.logs import set_up
-from qwink.server.options import ServerOptions, resolve
+from qwink.server.options import ServerOptions, from_document, resolve
 from qwink.settings import environment
 
 # The replicas limit their requests themselves, and refuse with 429.
@@ -71,7 +70,9 @@ def application(options: ServerOptions, owner: str = "", spare: bool = False) ->
             )
         }
     if options.ray_routing == "picture":
-        scale["request_router_config"] = RequestRouterConfig(request_router_class=_ROUTER)
+        scale["request_router_config"] = RequestRouterConfig(
+            request_router_class=_ROUTER, request_router_kwargs={"slots": options.max_running}
+        )
     replicas = serve.deployment(
         Replica,
         name="replicas",
@@ -97,15 +98,7 @@ def app(arguments: Mapping[str, Any]) -> Application:
 
     The arguments are options of `qwink serve` by name, as in its TOML file. Raises OptionError.
     """
-    known = {option.name for option in fields(ServerOptions)}
-    given = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in arguments.items()
-    }
-    unknown = sorted(set(given) - known)
-    if unknown:
-        raise OptionError(f"unknown option {unknown[0]!r}; see qwink serve --print-config")
-    return application(resolve(given, environment()))
+    return application(resolve(from_document("args", arguments), environment()))
 
 
 class RayReplicas:

@@ -29,7 +29,7 @@ from qwink.server.files import file_routes
 from qwink.server.forms import file_in
 from qwink.server.job_runner import JobRunner
 from qwink.server.jobs import job_routes
-from qwink.server.limits import body_of
+from qwink.server.limits import BODILESS, body_of
 from qwink.server.logs import record_of
 from qwink.server.metrics import Metrics
 from qwink.server.options import ServerOptions
@@ -38,7 +38,7 @@ from qwink.server.sse import disconnected
 
 _ACCEPT_S = 30.0  # time for a replica to take a request
 _ATTEMPTS = 3  # at other replicas, while nothing has been sent
-_METRICS_S = 5.0
+_AGAIN_S = 5.0
 _LARGE_BYTES = 1 << 18  # bodies that are looked at in a thread
 _ANSWERS = ("/v1/chat/completions", "/v1/responses")
 _SCOPE = (
@@ -124,9 +124,14 @@ def create_front(replicas: Replicas, options: ServerOptions, num_replicas: int =
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        runner.start()
+        starting = asyncio.create_task(start())
         yield
+        starting.cancel()
         await runner.close()
+
+    async def start() -> None:
+        while not runner.start():  # the front that this one replaces has the files
+            await asyncio.sleep(_AGAIN_S)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.traffic = traffic
@@ -147,7 +152,7 @@ def create_front(replicas: Replicas, options: ServerOptions, num_replicas: int =
     app.mount("/", Passing(replicas, traffic))
     add_errors(app, lambda: 1)
     own = Metrics()
-    add_middleware(app, options, traffic.arriving, own, frozenset())
+    add_middleware(app, options, traffic.arriving, own, frozenset(), num_replicas)
     return app
 
 
@@ -166,12 +171,15 @@ class Passing:
         if _of_images(scope) and scope["method"] in ("GET", "HEAD"):
             await (await self._stored(call))(scope, receive, send)
             return
-        response = _Passed(self._traffic, scope, send)
+        response = _Passed(self._traffic, scope, send, call)
         background = BACKGROUND in scope
         self._traffic.num_active += not background
         self._traffic.num_silent += not background
         try:
-            await self._while_connected(self._pass(call, destination, response), scope, receive)
+            await self._while_connected(self._pass(destination, response), scope, receive)
+        except asyncio.CancelledError:  # how Ray Serve says that the client has gone
+            record_of(scope).client_gone = True
+            raise
         finally:
             self._traffic.num_active -= not background
             self._traffic.num_silent -= not background and not response.status
@@ -201,44 +209,44 @@ class Passing:
             gone.cancel()
             await asyncio.gather(working, gone, return_exceptions=True)
 
-    async def _pass(self, call: Call, destination: Destination, response: _Passed) -> None:
-        missing = await self._try(call, destination, response)
+    async def _pass(self, destination: Destination, response: _Passed) -> None:
+        missing = await self._try(destination, response)
         if missing:
             contents = {key: await self._replicas.upload(key) for key in missing}
             # What no replica has is refused by the app.
             found = {key: content or b"" for key, content in contents.items()}
-            await self._try(replace(call, uploads={**call.uploads, **found}), destination, response)
+            response.call.uploads = {**response.call.uploads, **found}
+            await self._try(destination, response)
 
-    async def _try(
-        self, call: Call, destination: Destination, response: _Passed
-    ) -> tuple[str, ...]:
+    async def _try(self, destination: Destination, response: _Passed) -> tuple[str, ...]:
         """Pass the response of one of a few replicas on. Returns the uploads that a replica lacks
         instead of answering.
         """
         for attempt in range(1, _ATTEMPTS + 1):
-            parts = self._replicas.answer(call, destination)
+            parts = self._replicas.answer(response.call, destination)
             try:
                 return await self._pass_parts(parts, response)
             except ReplicaLost:
-                if response.status:
-                    await response.break_off(_lost())
-                    return ()
-                if attempt == _ATTEMPTS:
-                    raise _lost() from None
+                failure = _lost()
+                again = attempt < _ATTEMPTS
             except TimeoutError:
                 failure = shutting_down() if self._traffic.answering.over else _none_free()
-                if not response.status:
-                    raise failure from None
-                await response.break_off(failure)
-                return ()
+                again = False
             finally:
                 await parts.aclose()
+            response.record.elsewhere = False
+            if response.status:
+                await response.break_off(failure)
+                return ()
+            if not again:
+                raise failure
         raise AssertionError
 
     async def _pass_parts(self, parts: Parts, response: _Passed) -> tuple[str, ...]:
         """Raises TimeoutError if no replica takes the request, or when all answers are ended."""
         async with asyncio.timeout(_ACCEPT_S):
             await anext(parts)
+        response.record.elsewhere = True
         async with self._traffic.answering.limit(float("inf")):
             async for part in parts:
                 if isinstance(part, Missing):
@@ -252,16 +260,20 @@ class Passing:
 
 
 class _Passed:
-    """The response to the client. `status` is 0 until it has begun."""
+    """The response to the client. `status` is 0 until it has begun; until then `call` can be made
+    again.
+    """
 
-    def __init__(self, traffic: Traffic, scope: Scope, send: Send) -> None:
+    def __init__(self, traffic: Traffic, scope: Scope, send: Send, call: Call) -> None:
         self._traffic, self._scope, self._send = traffic, scope, send
         self._is_stream = False
-        self.status = 0
+        self.status, self.call, self.record = 0, call, record_of(scope)
 
     async def start(self, start: Start) -> None:
-        record_of(self._scope).elsewhere = True
         self.status = start.status
+        self.call.drop()
+        if self._scope["method"] not in BODILESS:
+            body_of(self._scope).release()
         self._traffic.num_silent -= BACKGROUND not in self._scope
         self._is_stream = (b"content-type", b"text/event-stream; charset=utf-8") in start.headers
         # The front's own log adds the same id.
@@ -279,9 +291,7 @@ class _Passed:
         """End a response that has begun: a stream by an event with the error. Of any other one only
         the connection can be closed.
         """
-        record = record_of(self._scope)
-        record.elsewhere = False
-        record.details["broke_off"] = failure.code
+        self.record.details["broke_off"] = failure.code
         if not self._is_stream:
             raise failure
         document = failure.document()
@@ -304,7 +314,7 @@ def _none_free() -> Failure:
 
 
 async def _call(scope: Scope) -> tuple[Call, Destination]:
-    body = body_of(scope).take() if scope["method"] not in ("GET", "HEAD", "OPTIONS") else b""
+    body = body_of(scope).take() if scope["method"] not in BODILESS else b""
     content = bytes(body)
     destination = await _destination(scope, content)
     record = record_of(scope)

@@ -23,9 +23,11 @@ from qwink.settings import Settings
 Headers = list[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """A request to a replica: what the app needs of its ASGI scope, and its body.
+
+    Ray keeps it until the response has ended; `drop` frees what is large.
 
     `marks` are entries of the scope that no client can set, such as those of batches. A deadline
     among them counts from now on, since each machine has another clock. `uploads`: the keys of
@@ -36,6 +38,9 @@ class Call:
     body: bytes
     marks: Mapping[str, Any]
     uploads: Mapping[str, bytes | None]
+
+    def drop(self) -> None:
+        self.body, self.uploads = b"", {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ class Replica:
             yield Missing(missing)
             return
         response = _Response(call.body)
+        call.drop()
         marks = dict(call.marks)
         if BACKGROUND in marks:
             marks[BACKGROUND] += time.monotonic()

@@ -17,19 +17,23 @@ class Router:
     The picture decides first, by consistent hashing with bounded loads (Mirrokni, Thorup and
     Zadimoghaddam, 2018): its hash gives an order of the replicas, and the first one with room gets
     the request. A replica has room if, with this request, it has at most `load_factor` times the
-    average load, rounded up. A replica that got the picture earlier, since another one had no room,
-    goes before the others. Without a picture, the replica with the longest known start of the
-    conversation gets the request if it has room, and otherwise the least loaded one.
+    average load, rounded up. A replica that is known to have the picture goes before the others; it
+    has room as well while it has fewer requests than `slots`, since nobody waits for a slot there.
+    Without a picture, the replica with the longest known start of the conversation gets the request
+    if it has room, and otherwise the least loaded one: many conversations have the same start.
 
     Routers with the same replicas agree about new pictures without talking to each other.
     Use an object in one thread.
     """
 
-    def __init__(self, replicas: Sequence[str], load_factor: float = 1.25) -> None:
-        """Raises ValueError for a factor below 1, with which no replica might have room."""
+    def __init__(self, replicas: Sequence[str], load_factor: float = 1.25, slots: int = 8) -> None:
+        """`slots`: how many requests a replica answers at the same time.
+
+        Raises ValueError for a factor below 1, with which no replica might have room.
+        """
         if not 1 <= load_factor < float("inf"):
             raise ValueError(f"load_factor is {load_factor}; it must be 1 or more")
-        self._factor = load_factor
+        self._factor, self._slots = load_factor, slots
         self._replicas: dict[str, int] = dict.fromkeys(replicas, 0)  # → the turn of its last use
         self._ring = Ring(self._replicas)
         self._turn = 0
@@ -55,7 +59,9 @@ class Router:
             self._starts.forget(name)
 
     def limit(self, loads: Mapping[str, int]) -> int:
-        """The most requests that one replica may have once the next request is placed."""
+        """The most requests that a replica may have to get another one that is new to it, once that
+        is counted.
+        """
         total = 1 + sum(loads.get(name, 0) for name in self._replicas)
         return ceil(self._factor * total / len(self._replicas))
 
@@ -73,7 +79,8 @@ class Router:
         if picture is None:
             chosen = self._by_start(starts, loads, limit) or self._least_loaded(loads)
         else:
-            chosen = self._by_picture(picture, starts, loads, limit)
+            having = self._by_picture(picture, starts, loads, max(limit, self._slots))
+            chosen = having or self._by_hash(picture, loads, limit)
             self._pictures.put(picture, chosen)
         for start in reversed(starts):
             self._starts.put(start, chosen)
@@ -83,14 +90,16 @@ class Router:
 
     def _by_picture(
         self, picture: str, starts: Sequence[str], loads: Mapping[str, int], limit: int
-    ) -> str:
+    ) -> str | None:
+        """A replica that got the picture before, best one with the conversation."""
         having = [name for name in self._pictures.get(picture) if loads.get(name, 0) < limit]
         for start in starts:
             for name in having:
                 if name in self._starts.get(start):
                     return name
-        if having:
-            return having[0]
+        return having[0] if having else None
+
+    def _by_hash(self, picture: str, loads: Mapping[str, int], limit: int) -> str:
         return next(name for name in self._ring.walk(picture) if loads.get(name, 0) < limit)
 
     def _by_start(self, starts: Sequence[str], loads: Mapping[str, int], limit: int) -> str | None:

@@ -26,8 +26,9 @@ from qwink.cluster.options import ReplicaCount
 from qwink.cluster.shares import share
 from qwink.engine.threads import physical_cores
 from qwink.errors import OptionError, QwinkError
+from qwink.runtime.models import find_folder
 from qwink.server.options import ServerOptions
-from qwink.server.run import address_of
+from qwink.server.run import address_of, warn_if_open
 from qwink.settings import Settings, without_usage_reports
 
 Say = Callable[[str], None]
@@ -45,12 +46,14 @@ def serve_on_ray(options: ServerOptions, settings: Settings, say: Say = print) -
     """Serve until SIGTERM or SIGINT; `say` prints a line of status for a person.
 
     Must be called in the main thread, because it handles signals. Raises OptionError if the address
-    is in use or Ray is not where the option says, and QwinkError if the replicas do not start.
+    is in use or Ray is not where the option says, ModelNotFound, and QwinkError if the replicas do not start.
     """
     signals.leave_at_once()
     count = ReplicaCount.parse(options.replicas)
     options = _resolved(options, settings)
     local = options.ray == LOCAL
+    if local and options.model:
+        find_folder(options.model, settings)  # before Ray takes its seconds to start
     if options.port == 0 or local:
         options = replace(options, port=_free_port(options.host, options.port))
     # Ray's processes are ended here, after the drain.
@@ -144,26 +147,31 @@ def _deploy(options: ServerOptions, local: bool, owner: str, say: Say) -> str:
     """Returns the address when the replicas are ready."""
     for name in ("ray", "ray.serve"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    place = "HeadOnly" if local else "EveryNode"
     serve.start(
-        proxy_location=place,
+        proxy_location="HeadOnly" if local else "EveryNode",
         http_options={"host": options.host, "port": options.port, "keep_alive_timeout_s": 15},
     )
     # As they are if Ray Serve ran already.
     http = _get_global_client().http_config
     address = address_of(http.host, http.port)
-    if local:  # it lets in who has this user's token, in ~/.ray
-        ray_address = ray.get_runtime_context().gcs_address
-        say(
-            f"qwink: to replace what it serves: RAY_AUTH_MODE=token qwink serve --ray {ray_address}"
-        )
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
+    warn_if_open(options, say)
+    if local:  # it lets in who has this user's token, in ~/.ray
+        place = ray.get_runtime_context().gcs_address
+        say(f"qwink: to replace what it serves: RAY_AUTH_MODE=token qwink serve --ray {place}")
+    name = options.ray_name
+    is_update = name in serve.status().applications
+    spare = ray.available_resources().get("CPU", 0) >= (options.threads or 1)
     try:
-        spare = ray.available_resources().get("CPU", 0) >= (options.threads or 1)
-        app = application(options, owner, spare)
-        serve.run(app, name=options.ray_name, route_prefix="/")
+        serve.run(application(options, owner, spare), name=name, route_prefix="/")
     except RuntimeError as error:
-        raise QwinkError(f"the replicas do not start: {_reason(options.ray_name, error)}") from None
+        reason = _reason(name, error)
+        if is_update:
+            raise QwinkError(
+                f"the new replicas do not start, and old ones go on: {reason}"
+            ) from None
+        serve.delete(name)
+        raise QwinkError(f"the replicas do not start: {reason}") from None
     memory = f"{options.threads} threads and {options.memory_mb} MiB without weights each"
     say(f"qwink: ready with {options.model} on {options.replicas} replicas ({memory})")
     return address

@@ -90,7 +90,7 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     _add_schemas(app)
     paths = frozenset(str(path) for path in app.openapi()["paths"])
     _answer_head(app)  # after the document has been made, which would list each route twice
-    add_middleware(app, options, service.arriving, service.metrics, paths, traces)
+    add_middleware(app, options, service.arriving, service.metrics, paths, traces=traces)
     return app
 
 
@@ -108,14 +108,16 @@ def add_middleware(
     arriving: Patience,
     metrics: Metrics,
     paths: frozenset[str],
+    num_servers: int = 1,
     traces: Traces | None = None,
 ) -> None:
     """What each request passes through before its route: log, CORS, keys, the body's limits.
 
-    `paths` are logged for requests that were refused before routing.
+    `paths` are logged for requests that were refused before routing. `num_servers`: how many
+    servers are behind the app.
     """
     # Starlette runs the middleware added last first.
-    app.add_middleware(BodyLimit, options=options, arriving=arriving)
+    app.add_middleware(BodyLimit, options=options, arriving=arriving, num_servers=num_servers)
     app.add_middleware(Guard, options=options)
     if options.allow_origin:
         app.add_middleware(

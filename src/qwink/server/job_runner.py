@@ -86,13 +86,17 @@ class JobRunner:
         self._wake = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Go on with the batches of an earlier process, if there are any."""
+    def start(self) -> bool:
+        """Go on with the batches of an earlier process, if there are any. Returns whether that was
+        possible.
+        """
         if self._folder is not None and JobStore.exists(self._folder):
             try:
                 self.store()
             except Failure as failure:
                 logger.warning("batches are not continued: %s", failure.message)
+                return False
+        return True
 
     def store(self) -> JobStore:
         """The files and batches, opened at the first use. Raises Failure if they cannot be kept."""

@@ -189,14 +189,22 @@ def _from_file(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"cannot read {path}: {error}") from None
+    return from_document(str(path), document)
+
+
+def from_document(where: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of options from a TOML file or the like; `where` names it in errors.
+
+    Raises OptionError for an unknown key or a value of the wrong type.
+    """
     kinds = _kinds()
     values = {}
     for key, value in document.items():
         if key == _SECRET:
-            raise OptionError(f"{path}: api_keys are secrets; put them in a file (api_key_file)")
+            raise OptionError(f"{where}: api_keys are secrets; put them in a file (api_key_file)")
         if key not in kinds:
-            raise OptionError(f"{path}: unknown key {key!r}; see qwink serve --print-config")
-        values[key] = _from_toml(f"{path}: {key}", kinds[key], value)
+            raise OptionError(f"{where}: unknown key {key!r}; see qwink serve --print-config")
+        values[key] = _from_toml(f"{where}: {key}", kinds[key], value)
     return values
 
 

@@ -52,8 +52,7 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
         here = capabilities()
         advice = f"; {here.advice}" if here.advice else ""
         say(f"qwink: kernels on this processor: {here.kernels}{advice}")
-    if options.host not in _LOOPBACK and not options.api_keys:
-        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
+    warn_if_open(options, say)
     try:
         still_loading = asyncio.run(_serve(listener, options, settings, say))
     finally:
@@ -63,6 +62,12 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(0)
+
+
+def warn_if_open(options: ServerOptions, say: Say) -> None:
+    """Say so if everyone can use the server."""
+    if options.host not in _LOOPBACK and not options.api_keys:
+        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
 
 
 async def _serve(
@@ -190,10 +195,13 @@ def load_model(options: ServerOptions, settings: Settings, report: Report = lamb
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=256)
+        listener = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         why = error.strerror or error
         raise OptionError(f"cannot listen on {host}:{port}: {why}; choose another --port") from None
+    # asyncio sends small pieces at once (TCP_NODELAY) on sockets that name their protocol only.
+    # Otherwise each response waits for the client's delayed acknowledgement, 40 ms on Linux.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, listener.detach())
 
 
 def address_of(host: str, port: int) -> str:
