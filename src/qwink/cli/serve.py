@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qwink.cli.console import RecipeName
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Speculate, Threads
+from qwink.cli.options import (
+    Device,
+    Dtype,
+    Engine,
+    Quantize,
+    Speculate,
+    Store,
+    StoreTtl,
+    Threads,
+)
 from qwink.errors import OptionError
 from qwink.extras import install_command
 from qwink.signals import leave_at_once
@@ -171,6 +180,19 @@ def serve(
     ] = None,
     disk_cache_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest disk cache, in MiB. [4096]")
+    ] = None,
+    store: Store = None,
+    store_ttl: StoreTtl = None,
+    store_entry_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest entry of the store, in MiB. [64]")
+    ] = None,
+    store_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with a text that encrypts and names the entries of the store; all servers "
+            "need the same. It can also be in $QWINK_STORE_SECRET.",
+        ),
     ] = None,
     otel: Annotated[
         str | None,

@@ -11,11 +11,12 @@ from typing import Any
 
 from starlette.types import Message, Scope
 
+from qwink.cache.shared import SharedImages
 from qwink.cluster.destination import Destination
 from qwink.server.app import create_app
 from qwink.server.background import BACKGROUND
 from qwink.server.logs import set_up
-from qwink.server.options import ServerOptions
+from qwink.server.options import ServerOptions, store_of
 from qwink.server.run import load_model
 from qwink.server.service import ModelService
 from qwink.settings import Settings
@@ -69,8 +70,10 @@ class Replica:
         set_up()
         # Files and batches are kept by the front, which sends the requests of batches here.
         options = replace(options, files_dir=None)
-        load = partial(load_model, options, Settings.from_environment())
-        self._app = create_app(load, options)
+        wanted = store_of(options)
+        shared = None if wanted is None else SharedImages.open(wanted)
+        load = partial(load_model, options, Settings.from_environment(), shared=shared)
+        self._app = create_app(load, options, shared)
         self._service: ModelService = self._app.state.service
         self._running: set[asyncio.Task[None]] = set()
         self._lifespan = self._app.router.lifespan_context(self._app)

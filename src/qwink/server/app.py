@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from qwink import __version__
+from qwink.cache.shared import SharedImages
 from qwink.errors import QwinkError
 from qwink.runtime.vlm import VLM
 from qwink.server.auth import Guard
@@ -45,14 +46,19 @@ if TYPE_CHECKING:
     from qwink.server.traces import Traces
 
 
-def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = None) -> FastAPI:
+def create_app(
+    model: VLM | Callable[[], VLM],
+    options: ServerOptions | None = None,
+    shared: SharedImages | None = None,
+) -> FastAPI:
     """An app that serves `model` and closes it at shutdown.
 
     If `model` is a function, a background thread calls it to load the model; /ready answers 503
-    until the model is loaded. `app.state.service` is the ModelService behind the routes.
+    until the model is loaded. `shared` is the model's shared store, if it has one; uploads are
+    kept there too. `app.state.service` is the ModelService behind the routes.
     """
     options = options or ServerOptions()
-    service = ModelService(model if callable(model) else lambda: model, options)
+    service = ModelService(model if callable(model) else lambda: model, options, shared)
     traces = _traces(options)
 
     @asynccontextmanager

@@ -138,8 +138,10 @@ class Exchange:
         try:
             async with self._service.preparing.limit(self._deadline - time.monotonic()):
                 fetched = {
-                    url: await self._service.fetch(self._pictures.fetch, url, place, self._watch)
-                    for url, place in self._pictures.on_the_web(asked).items()
+                    url: await self._service.fetch(
+                        self._pictures.fetch, url, place, self._client, self._watch
+                    )
+                    for url, place in self._pictures.elsewhere(asked, self._client).items()
                 }
                 steps = self._prepare_steps(asked, fetched, stopped.is_set)
                 question = await self._service.work_by_turns(steps)
@@ -156,7 +158,7 @@ class Exchange:
     def _prepare_steps(
         self, asked: Asked, fetched: Mapping[str, bytes], stopped: Callable[[], bool]
     ) -> Generator[None, None, Question]:
-        messages = self._pictures.messages(asked, fetched)
+        messages = self._pictures.messages(asked, fetched, self._client)
         try:
             question = yield from self.vlm.prepare_steps(
                 messages,
