@@ -35,7 +35,7 @@ def test_a_reload_in_the_middle_asks_nothing_twice(visit: Visit) -> None:
     visit.page.route("**/v1/chat/completions", lambda route: held.append(route))
     visit.ask("Describe this picture.")
     expect(visit.page.locator(".now")).not_to_be_empty()
-    visit.kept("turns.length === 1")
+    visit.kept("Describe this picture.")
     visit.page.unroute("**/v1/chat/completions")
     visit.page.reload()
     turn = visit.ready().page.locator(".turn").last
@@ -116,7 +116,7 @@ def test_versions_of_questions_and_answers_stay(visit: Visit) -> None:
     expect(question).to_have_text(["What does it say?", "Read the text."])
     expect(page.locator(".turn .shown img")).to_have_count(1)
     # All of them survive a reload.
-    visit.kept("turns[1]?.question === 'Read the text.'")
+    visit.kept("Read the text.", turns=2)
     page.reload()
     visit.ready().answered(2)
     expect(question).to_have_text(["What does it say?", "Read the text."])
@@ -147,8 +147,8 @@ def test_a_killed_server_and_a_reload_lose_nothing(
     visit.pick(receipt())
     visit.ask("Read the text.")
     expect(page.locator(".turn .text")).not_to_be_empty()
-    # A real answer is on its way: a reload keeps all that came, and asks nothing.
-    visit.kept("turns[0].text")
+    # A real answer is on its way: a reload keeps all that is shown, and asks nothing.
+    visit.kept("Read the text.", text=True)
     first = page.locator(".turn .text").text_content()
     longer = "first => document.querySelector('.turn .text').textContent.length > first.length"
     page.wait_for_function(longer, arg=first)
@@ -169,7 +169,7 @@ def test_a_killed_server_and_a_reload_lose_nothing(
     expect(page.locator(".turn .text")).not_to_be_empty()
     server.process.kill()
     expect(page.locator(".error")).to_contain_text("connection to the server was lost")
-    visit.kept("turns[0].outcome?.error")
+    visit.kept("Read the text.", text=True, ended=True)
     slow.unlink()
     serve("--port", server.address.rsplit(":", 1)[1]).wait_ready()
     page.reload()

@@ -52,7 +52,7 @@ def run(
 ) -> None:
     async def main() -> None:
         service, app, now = Service(), App(), [1000.0]
-        runner = JobRunner(app, service, folder, lambda: now[0])  # type: ignore[arg-type]
+        runner = JobRunner(app, service, folder, lambda: now[0])
         runner.start()
         try:
             async with asyncio.timeout(60):

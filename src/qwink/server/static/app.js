@@ -37,28 +37,34 @@ const conversation = new Conversation({
   onChange: keep,
 });
 const history = new History();
-const unkept = new Map(); // the records that are still to be kept, by the conversation's id
+const unkept = new Map(); // the newest record of each conversation that waits
 let keeping = false;
 
-/** Keeps the conversation as it is now. While one record is being kept, only the newest one waits. */
+/** Keeps the conversation as it is now, after what is being kept already. */
 async function keep() {
   const { id, record } = conversation;
   if (history.on) history.current = record.length ? id : null;
+  unkept.delete(id); // so that it becomes the last one
   unkept.set(id, record);
   if (keeping) return;
   keeping = true;
-  while (unkept.size) {
-    const [[next, turns]] = unkept;
-    unkept.delete(next);
-    try { await (turns.length ? history.save(next, turns) : history.remove(next)); } catch { /* the browser keeps no more */ }
+  for (const [one, turns] of unkept) { // also visits what is added meanwhile
+    unkept.delete(one);
+    try { await (turns.length ? history.save(one, turns) : history.remove(one)); } catch { /* the page goes on without */ }
   }
   keeping = false;
 }
 
-/** Keeps what is on the screen when the page is left. */
-function leave() {
-  if (conversation.busy || keeping) history.saveNow(conversation.id, conversation.record);
+/** Keeps what came of an answer so far: the page may be gone at once, or ended while it is hidden. */
+function keepNow() {
+  if (!conversation.busy) return;
+  const { id, record } = conversation;
+  if (unkept.has(id)) unkept.set(id, record);
+  history.saveNow(id, record);
 }
+
+addEventListener('pagehide', keepNow);
+document.addEventListener('visibilitychange', () => { if (document.hidden) keepNow(); });
 
 async function openConversation(id) {
   const found = await history.load(id);
@@ -76,10 +82,7 @@ function begin() {
 
 const list = new HistoryList(history, {
   onOpen: openConversation,
-  onGone: (id) => {
-    unkept.clear();
-    if (id === null || id === conversation.id) begin();
-  },
+  onGone: (id) => { if (id === null || id === conversation.id) begin(); },
 });
 
 function onError({ code }) {
@@ -182,7 +185,5 @@ byId('fresh').addEventListener('click', () => {
   byId('question').focus();
 });
 byId('history').addEventListener('click', () => { list.open(); });
-addEventListener('pagehide', leave);
-document.addEventListener('visibilitychange', () => { if (document.hidden) leave(); });
 connect();
 if (history.on && history.current) openConversation(history.current);

@@ -38,9 +38,8 @@ export function sizeOf(record) {
 
 export class History {
   constructor() {
-    this.titles = new Map(); // of the conversations that this tab has kept or opened
-    this.database = null; // once it is open
-    this.opened = database().then((opened) => { this.database = opened; return opened; }).catch(() => null);
+    this.last = null; // what was kept last: { store, id, title }
+    try { this.opened = database().catch(() => null); } catch { this.opened = Promise.resolve(null); }
   }
 
   get on() { return recall('history', true); }
@@ -62,60 +61,61 @@ export class History {
 
   async load(id) {
     const store = await this.opened;
-    if (!store || !id) return undefined;
-    const found = await done(store.transaction('conversations').objectStore('conversations').get(id));
-    if (found) this.titles.set(id, found.title);
-    return found;
+    return store && id ? done(store.transaction('conversations').objectStore('conversations').get(id)) : undefined;
   }
 
   /** Keeps a conversation; its title stays once it has one. Returns whether it was kept. */
   async save(id, turns) {
-    if (!this.on || !turns.length) return false;
+    const store = await this.opened;
+    if (!store || !this.on || !turns.length) return false;
+    const before = await this.load(id);
+    const record = { id, title: before?.title ?? turns[0].question.slice(0, TITLE), updated: Date.now(), turns };
+    record.bytes = sizeOf(record);
     try {
-      const kept = await this.write((store) => {
-        const before = store.get(id);
-        before.onsuccess = () => store.put(this.recordOf(id, turns, before.result?.title));
-      });
-      if (kept) await this.trim();
-      return kept;
+      await this.write((kept) => kept.put(record));
     } catch {
       return false; // the browser keeps no more
     }
+    this.last = { store, id, title: record.title };
+    await this.trim();
+    return true;
   }
 
-  /** Keeps a conversation while the page is left: writes without waiting for a read, which would come too late. */
+  /** Keeps a conversation that was kept before, without waiting for anything: the page may end at once. */
   saveNow(id, turns) {
-    if (!this.database || !this.on || !turns.length) return;
-    const transaction = this.database.transaction('conversations', 'readwrite', { durability: 'relaxed' });
-    transaction.objectStore('conversations').put(this.recordOf(id, turns, this.titles.get(id)));
-    transaction.commit();
-  }
-
-  recordOf(id, turns, title = turns[0].question.slice(0, TITLE)) {
-    this.titles.set(id, title);
-    const record = { id, title, updated: Date.now(), turns };
-    return { ...record, bytes: sizeOf(record) };
+    if (!this.on || this.last?.id !== id) return;
+    const record = { id, title: this.last.title, updated: Date.now(), turns };
+    record.bytes = sizeOf(record);
+    try {
+      const transaction = this.last.store.transaction('conversations', 'readwrite');
+      transaction.objectStore('conversations').put(record);
+      transaction.commit();
+    } catch { /* the browser keeps no more */ }
   }
 
   async rename(id, title) {
     const record = await this.load(id);
     if (!record || !title.trim()) return;
-    this.titles.set(id, title.trim());
     await this.write((kept) => kept.put({ ...record, title: title.trim() }));
+    if (this.last?.id === id) this.last.title = title.trim();
   }
 
-  remove(id) { return this.write((kept) => kept.delete(id)); }
+  async remove(id) {
+    if (this.last?.id === id) this.last = null;
+    await this.write((kept) => kept.delete(id));
+  }
 
-  clear() { return this.write((kept) => kept.clear()); }
+  async clear() {
+    this.last = null;
+    await this.write((kept) => kept.clear());
+  }
 
-  /** Changes what is kept, in one transaction. Returns false where the browser keeps nothing. */
   async write(change) {
     const store = await this.opened;
-    if (!store) return false;
+    if (!store) return;
     const transaction = store.transaction('conversations', 'readwrite');
     change(transaction.objectStore('conversations'));
     await ended(transaction);
-    return true;
   }
 
   async trim() {
