@@ -8,28 +8,35 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from qwink.inputs.tokenizer import Tokenizer
+from qwink.server.calls import Begun, CallReader, Piece, Text
 from qwink.server.choice import TokenFormatter
 from qwink.server.completion import remarks_of
 from qwink.server.failures import Failure
+from qwink.server.output_items import CallItem, ItemEvent, MessageItem
 from qwink.server.response_schema import ResponseRequest
 from qwink.server.sse import Answer
+from qwink.server.tool_schema import FlatTool
 from qwink.types import Event, Result, SamplingParams, TokenLogprob
 
 
 class ResponseFormatter:
-    """Formats one answer for its client; keeps ids, the count of events and the text so far."""
+    """Formats one answer for its client; keeps the items so far and the count of events."""
 
     last = b""  # OpenAI's stream ends with response.completed
 
     def __init__(
-        self, request: ResponseRequest, sampling: SamplingParams, tokenizer: Tokenizer
+        self,
+        request: ResponseRequest,
+        sampling: SamplingParams,
+        tokenizer: Tokenizer,
+        *,
+        calls: bool = False,
     ) -> None:
-        self._item_id = f"msg_{uuid.uuid4().hex}"
+        """`calls`: whether the answer may call tools."""
         self._tokens = TokenFormatter(tokenizer) if request.include else None
-        self._logprobs: list[dict[str, Any]] = []
-        self._text: list[str] = []
+        self._reader = CallReader() if calls else None
+        self._items: list[MessageItem | CallItem] = []
         self._num_events = 0
-        self._begun = False
         self._head: dict[str, Any] = {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response",
@@ -44,7 +51,7 @@ class ResponseFormatter:
             "metadata": request.metadata or {},
             "model": request.model,
             "output": [],
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": None,
             "prompt_cache_key": request.prompt_cache_key,
             "reasoning": {"effort": None, "summary": None},
@@ -53,8 +60,8 @@ class ResponseFormatter:
             "store": False,
             "temperature": sampling.temperature,
             "text": {"format": (request.text and request.text.format) or {"type": "text"}},
-            "tool_choice": "auto",
-            "tools": [],
+            "tool_choice": request.tool_choice or "auto",
+            "tools": [_tool(tool) for tool in request.tools or ()],
             "top_logprobs": request.top_logprobs or 0,
             "top_p": sampling.top_p,
             "truncation": "disabled",
@@ -65,50 +72,68 @@ class ResponseFormatter:
     def document(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The whole answer as a `response` object."""
         (answer,) = answers
-        return self._response(answer.result, self._spelt(answer.logprobs))
+        event = Event(answer.result.text, logprobs=answer.logprobs, result=answer.result)
+        *_, last = self.chunks(event)
+        response: dict[str, Any] = last["response"]
+        return response
 
     def opening(self) -> Iterator[dict[str, Any]]:
         """The two events that come before anything is known of the answer."""
         for kind in ("response.created", "response.in_progress"):
-            yield self._event(kind, response=self._head)
+            yield self._event(kind, {"response": self._head})
 
     def chunks(self, event: Event, number: int = 0) -> Iterator[dict[str, Any]]:
         """The events to stream for an event. OpenAI has none for the stages of a prompt."""
-        if event.text or event.logprobs:
-            yield from self._begin()
-            logprobs = self._spelt(event.logprobs)
-            self._text.append(event.text)
-            self._logprobs += logprobs
-            yield self._piece("delta", delta=event.text, logprobs=logprobs)
+        for kind, fields in self._events(event):
+            yield self._event(kind, fields)
+
+    def _events(self, event: Event) -> Iterator[ItemEvent]:
+        if self._reader is not None:
+            yield from self._take(self._reader.feed(event.text))
+        elif event.text or event.logprobs:
+            yield from self._take([Text(event.text)], event.logprobs)
         if event.result is not None:
-            yield from self._begin()
+            if self._reader is not None:
+                yield from self._take(self._reader.finish())
             yield from self._end(event.result)
+
+    def _take(
+        self, pieces: Iterable[Piece], logprobs: Iterable[TokenLogprob] = ()
+    ) -> Iterator[ItemEvent]:
+        for piece in pieces:
+            if isinstance(piece, Begun):
+                yield from self._begin(CallItem(len(self._items), piece.name))
+                continue
+            item = self._items[-1] if self._items else None
+            if isinstance(piece, Text):
+                if not isinstance(item, MessageItem):
+                    item = MessageItem(len(self._items))
+                    yield from self._begin(item)
+                spelt = self._tokens.all(logprobs) if self._tokens else []
+                yield from item.add(piece.text, spelt)
+            elif isinstance(item, CallItem):
+                yield from item.add(piece.text)
+
+    def _begin(self, item: MessageItem | CallItem) -> Iterator[ItemEvent]:
+        if self._items:
+            yield from self._items[-1].end("completed")
+        self._items.append(item)
+        yield from item.begin()
+
+    def _end(self, result: Result) -> Iterator[ItemEvent]:
+        if not self._items:  # nothing was said
+            yield from self._begin(MessageItem(0))
+        response = self._response(result)
+        yield from self._items[-1].end(response["status"])
+        yield f"response.{response['status']}", {"response": response}
 
     def failed(self, failure: Failure) -> dict[str, Any]:
         """The event that ends a stream whose answer broke off."""
         error = {"code": "server_error", "message": failure.message}
-        return self._event(
-            "response.failed", response=self._head | {"status": "failed", "error": error}
-        )
+        response = self._head | {"status": "failed", "error": error}
+        return self._event("response.failed", {"response": response})
 
-    def _begin(self) -> Iterator[dict[str, Any]]:
-        if self._begun:
-            return
-        self._begun = True
-        item = self._item("in_progress", [])
-        yield self._event("response.output_item.added", output_index=0, item=item)
-        yield self._part("added", _text_part("", []))
-
-    def _end(self, result: Result) -> Iterator[dict[str, Any]]:
-        text = "".join(self._text)
-        yield self._piece("done", text=text, logprobs=self._logprobs)
-        yield self._part("done", _text_part(text, self._logprobs))
-        response = self._response(result, self._logprobs)
-        item = response["output"][0]
-        yield self._event("response.output_item.done", output_index=0, item=item)
-        yield self._event(f"response.{response['status']}", response=response)
-
-    def _response(self, result: Result, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    def _response(self, result: Result) -> dict[str, Any]:
         complete = result.finish_reason == "stop"
         status = "completed" if complete else "incomplete"
         usage = result.usage
@@ -116,7 +141,10 @@ class ResponseFormatter:
             "status": status,
             "completed_at": int(time.time()) if complete else None,
             "incomplete_details": None if complete else {"reason": "max_output_tokens"},
-            "output": [self._item(status, [_text_part(result.text, logprobs)])],
+            "output": [
+                *(item.document("completed") for item in self._items[:-1]),
+                self._items[-1].document(status),
+            ],
             "usage": {
                 "input_tokens": usage.prompt_tokens,
                 "input_tokens_details": {
@@ -132,30 +160,16 @@ class ResponseFormatter:
             **remarks_of(result),
         }
 
-    def _item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": self._item_id,
-            "type": "message",
-            "status": status,
-            "role": "assistant",
-            "content": content,
-        }
-
-    def _piece(self, kind: str, **fields: Any) -> dict[str, Any]:
-        place = {"item_id": self._item_id, "output_index": 0, "content_index": 0}
-        return self._event(f"response.output_text.{kind}", **place, **fields)
-
-    def _part(self, kind: str, part: dict[str, Any]) -> dict[str, Any]:
-        place = {"item_id": self._item_id, "output_index": 0, "content_index": 0}
-        return self._event(f"response.content_part.{kind}", **place, part=part)
-
-    def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
+    def _event(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         self._num_events += 1
         return {"type": kind, "sequence_number": self._num_events - 1, **fields}
 
-    def _spelt(self, logprobs: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
-        return self._tokens.all(logprobs) if self._tokens else []
 
-
-def _text_part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+def _tool(tool: FlatTool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": bool(tool.strict),
+    }

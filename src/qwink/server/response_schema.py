@@ -16,15 +16,11 @@ from qwink.server.fields import (
     empty,
     without_unsupported,
 )
-from qwink.server.messages import ChatMessage
-from qwink.server.schema import COMMON_UNSUPPORTED, AnswerRequest
+from qwink.server.input_items import NO_STORE, InputItem
+from qwink.server.schema import COMMON_UNSUPPORTED, MAX_TOOLS, AnswerRequest
+from qwink.server.tool_schema import FlatTool
 
 _ONE = "invalid_value"
-_NO_STORE = "this server stores no answers; send the earlier turns in input"
-_NO_TOOLS = "this server calls no functions; write it as the text of a message"
-_NO_FUNCTIONS = (
-    "this endpoint calls no functions; leave it out, or use /v1/chat/completions, which does"
-)
 LOGPROBS = "message.output_text.logprobs"
 # What OpenAI can add to an answer about reasoning, tools and inputs: here there is none of it to
 # add, so they ask for nothing. Clients send them with each request.
@@ -61,52 +57,21 @@ RESPONSE_UNSUPPORTED = COMMON_UNSUPPORTED | {
     "context_management": Unsupported(
         "nothing is left out of a conversation; leave it out and send fewer turns", empty
     ),
-    "conversation": Unsupported(_NO_STORE, empty),
+    "conversation": Unsupported(NO_STORE, empty),
     "image": Unsupported("answers are text; leave it out", all_empty),
-    "max_tool_calls": Unsupported("this server calls no tools; leave it out", _count),
-    "previous_response_id": Unsupported(_NO_STORE, empty),
+    "max_tool_calls": Unsupported("it must be a number; leave it out", _count),
+    "previous_response_id": Unsupported(NO_STORE, empty),
     "prompt": Unsupported("this server stores no prompts; send their text in input", empty),
     "reasoning": Unsupported(
         'this model answers without reasoning first; write {"effort": "none"} or leave it out',
         _no_reasoning,
     ),
-    "parallel_tool_calls": Unsupported(_NO_FUNCTIONS, among(True, False)),
-    "tool_choice": Unsupported(
-        'there are no tools to choose from; write "none" or leave it out', among("none", "auto")
-    ),
-    "tools": Unsupported(_NO_FUNCTIONS, empty),
     "truncation": Unsupported(
         'nothing is left out of a conversation; write "disabled" or leave it out',
         among("disabled"),
         _ONE,
     ),
 }
-
-
-_NO_CALLS = {
-    "tool_calls": Unsupported(_NO_TOOLS, empty),
-    "tool_call_id": Unsupported(_NO_TOOLS, empty),
-}
-
-
-class InputItem(ChatMessage):
-    """A message. OpenAI's other items belong to tools and to reasoning."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_message(cls, item: Any) -> Any:
-        if not isinstance(item, dict):
-            raise InvalidField('an item must be an object: {"role": "user", "content": "..."}')
-        if item.get("type") not in (None, "message"):
-            advice = _NO_STORE if item["type"] == "item_reference" else _NO_TOOLS
-            message = f"only items of type message are supported: {advice}"
-            raise InvalidField(message, "unsupported_field", "type")
-        if item.get("role") in ("tool", "function"):
-            message = f"turns of role {item['role']} are not supported: {_NO_TOOLS}"
-            raise InvalidField(message, field="role")
-        item = without_unsupported(item, _NO_CALLS)
-        # What answers carry along, and clients send back.
-        return {k: v for k, v in item.items() if k not in ("type", "id", "status", "phase")}
 
 
 class TextOptions(Lenient):
@@ -128,6 +93,9 @@ class ResponseRequest(AnswerRequest):
     instructions: str | None = None
     max_output_tokens: Count | None = None
     text: TextOptions | None = None
+    tools: list[FlatTool] | None = Field(None, max_length=MAX_TOOLS)
+    tool_choice: Any = Field(None, description="none, auto, required, or a function's name.")
+    parallel_tool_calls: bool | None = None
     include: list[Literal["message.output_text.logprobs"]] | None = None
     is_text: bool = Field(False, exclude=True)  # whether `input` was a string
 

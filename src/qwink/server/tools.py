@@ -11,12 +11,13 @@ from qwink.errors import ShapeError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.inputs.tools import Tool, calls_shape, check_tool
 from qwink.server.failures import Failure
-from qwink.server.messages import ChatMessage
+from qwink.server.messages import PlacedMessage
 from qwink.server.shapes import Placed, failed_shape
-from qwink.server.tool_schema import FunctionTool
+from qwink.server.tool_schema import FunctionDefinition
 from qwink.types import Shape
 
-_CHOICES = '"none", "auto", "required" or {"type": "function", "function": {"name": "..."}}'
+_CHOICES = '"none", "auto", "required" or {"type": "function", "name": "..."}'
+_NESTED_CHOICES = '"none", "auto", "required" or {"type": "function", "function": {"name": "..."}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +68,21 @@ class AskedTools:
 
 
 def asked_tools(
-    tools: Sequence[FunctionTool] | None, choice: Any, parallel: bool | None
+    functions: Sequence[FunctionDefinition], choice: Any, parallel: bool | None, *, nested: bool
 ) -> AskedTools:
     """What a request's `tools`, `tool_choice` and `parallel_tool_calls` ask for.
 
-    Raises Failure, naming the field.
+    `nested`: a function is in the field `function` of a tool, and so is its name in `tool_choice`,
+    as chat completions have it. Raises Failure, naming the field.
     """
-    described = tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()))
+    inside = ".function" if nested else ""
+    places = [f"tools[{index}]{inside}" for index in range(len(functions))]
+    described = tuple(map(_tool, functions, places))
     names = [tool.name for tool in described]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise _wrong(f"tools[{index}].function.name", "another tool has this name; change it")
-    required, wanted = _choice(choice)
+            raise _wrong(f"{places[index]}.name", "another tool has this name; change it")
+    required, wanted = _choice(choice, nested)
     if required and not described:
         raise _wrong("tool_choice", 'there are no tools to call; give tools, or write "none"')
     for name in wanted or ():
@@ -95,81 +99,71 @@ def _several(choice: Any, parallel: bool | None) -> bool:
     return parallel is not False and not named
 
 
-def _choice(choice: Any) -> tuple[bool, list[str] | None]:
+def _choice(choice: Any, nested: bool) -> tuple[bool, list[str] | None]:
     """Whether calls are required, and the names that may be called; None: all."""
     if choice is None or choice in ("none", "auto", "required"):
         return choice == "required", None
     if isinstance(choice, dict):
         kind = choice.get("type")
-        if kind == "function" and (name := _name(choice)) is not None:
+        if kind == "function" and (name := _name(choice, nested)) is not None:
             return True, [name]
-        allowed = choice.get("allowed_tools")
+        allowed = choice.get("allowed_tools") if nested else choice
         if kind == "allowed_tools" and isinstance(allowed, dict):
             listed = allowed.get("tools")
-            names = [_name(tool) for tool in listed] if isinstance(listed, list) else []
+            names = [_name(tool, nested) for tool in listed] if isinstance(listed, list) else []
             mode = allowed.get("mode", "auto")
             if names and None not in names and mode in ("auto", "required"):
                 return mode == "required", [name for name in names if name is not None]
-    raise _wrong("tool_choice", f"it must be {_CHOICES}")
+    raise _wrong("tool_choice", f"it must be {_NESTED_CHOICES if nested else _CHOICES}")
 
 
-def _name(choice: Any) -> str | None:
-    function = choice.get("function") if isinstance(choice, dict) else None
+def _name(choice: Any, nested: bool) -> str | None:
+    function = choice.get("function") if nested and isinstance(choice, dict) else choice
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else None
 
 
-def _tool(given: FunctionTool, place: str) -> Tool:
-    function = given.function
+def _tool(function: FunctionDefinition, place: str) -> Tool:
     parameters = {} if function.parameters is None else {"parameters": function.parameters}
     tool = Tool(function.name, function.description, strict=bool(function.strict), **parameters)
     try:
         check_tool(tool)
     except ShapeError as error:
-        raise failed_shape(error, f"{place}.function.parameters") from None
+        raise failed_shape(error, f"{place}.parameters") from None
     return tool
 
 
-def with_results_in_order(
-    messages: Sequence[ChatMessage], places: Sequence[str]
-) -> list[tuple[ChatMessage, str]]:
-    """The messages and their places; the results of each turn's calls are in the order of calls.
+def with_results_in_order(messages: Sequence[PlacedMessage]) -> list[PlacedMessage]:
+    """The messages; the results of each turn's calls are in the order of the calls.
 
     The prompt does not say which call a result belongs to. Raises Failure for a result without a
     call, two results of one call, and a call without a result.
     """
-    found: list[tuple[ChatMessage, str]] = []
+    found: list[PlacedMessage] = []
     index = 0
     while index < len(messages):
-        message, place = messages[index], places[index]
-        if message.role == "tool":
-            text = "a result must follow the assistant's turn with its call"
-            raise _wrong(_sibling(place, "role"), text)
-        found.append((message, place))
+        placed = messages[index]
+        if placed.message.role == "tool":
+            raise _wrong(placed.kind, "a result must follow the assistant's turn with its call")
+        found.append(placed)
         index += 1
-        if not message.tool_calls:
+        if not placed.message.tool_calls:
             continue
-        results: dict[str, tuple[ChatMessage, str]] = {}
-        ids = [call.id for call in message.tool_calls]
-        while index < len(messages) and messages[index].role == "tool":
-            result, here = messages[index], places[index]
-            name = result.tool_call_id
+        results: dict[str, PlacedMessage] = {}
+        ids = [call.id for call in placed.message.tool_calls]
+        while index < len(messages) and messages[index].message.role == "tool":
+            result = messages[index]
+            name = result.message.tool_call_id
             if name not in ids or name in results:
                 why = "has a result already" if name in results else "is none of the turn before"
-                raise _wrong(_sibling(here, "tool_call_id"), f"this call {why}")
-            results[name] = result, here
+                raise _wrong(result.result_of, f"this call {why}")
+            results[name] = result
             index += 1
-        for number, name in enumerate(ids):
+        for name, call in zip(ids, placed.calls, strict=True):
             if name not in results:
-                field = _sibling(place, f"tool_calls[{number}]")
-                raise _wrong(field, 'this call has no result; add a turn of role "tool"')
+                raise _wrong(call, "this call has no result; add its result behind it")
             found.append(results[name])
     return found
-
-
-def _sibling(place: str, name: str) -> str:
-    """The place of another field of the message whose content is at `place`."""
-    return f"{place.rpartition('.')[0]}.{name}"
 
 
 def _wrong(place: str, message: str) -> Failure:
