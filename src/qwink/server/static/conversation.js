@@ -151,6 +151,7 @@ export class Conversation {
     this.hooks.onState(true);
     turn.text = '';
     turn.outcome = null;
+    turn.saved = null;
     view.begin();
     this.hooks.onChange();
     document.documentElement.scrollTop = document.documentElement.scrollHeight;
@@ -205,7 +206,7 @@ export class Conversation {
           if (turn.view.stage !== 'generate') doing('generate');
           turn.text += choice.delta.content;
           turn.view.write(choice.delta.content);
-          if (performance.now() - (turn.saved ?? 0) > SAVE_EVERY) {
+          if (!turn.saved || performance.now() - turn.saved > SAVE_EVERY) { // the first text at once
             turn.saved = performance.now();
             this.hooks.onChange();
           }
