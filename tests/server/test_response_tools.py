@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import openai
-import pydantic
 import pytest
-from openai.types.responses import (
-    Response,
-    ResponseFunctionToolCall,
-    ResponseStreamEvent,
-)
+from pydantic import BaseModel, Field
 
-from tests.server.process import Server, data_url, png, user
+from tests.server.process import Server, image, user
 
 WEATHER: dict[str, Any] = {
     "type": "function",
     "name": "get_weather",
     "description": "The weather of a city.",
+    "strict": None,
     "parameters": {
         "type": "object",
         "properties": {
@@ -27,16 +23,16 @@ WEATHER: dict[str, Any] = {
             "unit": {"enum": ["celsius", "fahrenheit"]},
         },
         "required": ["city", "unit"],
-        "additionalProperties": False,
     },
-    "strict": True,
 }
-STOP: dict[str, Any] = {"type": "function", "name": "stop"}
+STOP: dict[str, Any] = {"type": "function", "name": "stop", "parameters": None, "strict": None}
 TOOLS = [WEATHER, STOP]
+NAMED: dict[str, Any] = {"type": "function", "name": "get_weather"}
 
 
-def named(name: str) -> dict[str, Any]:
-    return {"type": "function", "name": name}
+class Weather(BaseModel):
+    city: str = Field(max_length=12)
+    unit: Literal["celsius", "fahrenheit"]
 
 
 def ask(client: openai.OpenAI, given: Any = "Weather?", **options: Any) -> Any:
@@ -45,145 +41,126 @@ def ask(client: openai.OpenAI, given: Any = "Weather?", **options: Any) -> Any:
     return client.responses.create(input=given, **defaults | options)
 
 
-def assert_valid(call: Any) -> None:
-    """Assert that a call has its function's parameters, and no others."""
-    assert (call.type, call.status) == ("function_call", "completed")
-    assert call.id.startswith("fc_")
+def assert_valid(call: Any, status: str = "completed") -> None:
+    assert (call.type, call.status) == ("function_call", status)
     assert call.call_id.startswith("call_")
-    arguments = json.loads(call.arguments)
+    assert call.id.startswith("fc_")
     if call.name == "stop":
-        assert arguments == {}
-        return
-    assert call.name == "get_weather"
-    assert set(arguments) == {"city", "unit"}
-    assert len(arguments["city"]) <= 12
-    assert arguments["unit"] in ("celsius", "fahrenheit")
+        assert json.loads(call.arguments) == {}
+    else:
+        assert call.name == "get_weather"
+        Weather.model_validate_json(call.arguments)
 
 
-def said(response: Any) -> list[Any]:
-    """The items of the output without their ids, which are made anew for each answer."""
-    ids = ("id", "call_id")
-    items = [item.model_dump() for item in response.output]
-    return [{name: value for name, value in item.items() if name not in ids} for item in items]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_required_calls_are_valid_whatever_the_weights(client: openai.OpenAI, seed: int) -> None:
-    options: dict[str, Any] = {"temperature": 1.2, "extra_body": {"seed": seed}}
-    response = ask(client, parallel_tool_calls=False, **options)
-    assert response.status == "completed"
-    assert response.output_text == ""
-    (call,) = response.output
+@pytest.mark.parametrize("seed", range(4))
+def test_calls_are_valid_whatever_the_weights(client: openai.OpenAI, seed: int) -> None:
+    extra = {"seed": seed}
+    answer = ask(client, temperature=1.5, parallel_tool_calls=False, extra_body=extra)
+    (call,) = answer.output
     assert_valid(call)
-    Response.model_validate(response.model_dump(warnings=False), strict=False)
-    assert response.parallel_tool_calls is False
-    assert response.tool_choice == "required"
-    assert [tool.name for tool in response.tools] == ["get_weather", "stop"]
-    assert [tool.strict for tool in response.tools] == [True, False]
+    assert (answer.status, answer.output_text) == ("completed", "")
+    assert answer.parallel_tool_calls is False
+    assert answer.tool_choice == "required"
+    assert [tool.name for tool in answer.tools] == ["get_weather", "stop"]
 
 
-def test_a_named_function_is_called_once(client: openai.OpenAI) -> None:
-    for name in ("get_weather", "stop"):
-        (call,) = ask(client, tool_choice=named(name)).output
-        assert call.name == name
-        assert_valid(call)
-
-
-def test_several_calls_are_several_items(client: openai.OpenAI) -> None:
+def test_several_calls_and_named_ones(client: openai.OpenAI) -> None:
+    """Random models do not stop calling, until there are 16 calls."""
     for seed in range(8):
-        response = ask(client, tools=[STOP], temperature=2, extra_body={"seed": seed})
-        assert len({call.call_id for call in response.output}) == len(response.output)
-        for call in response.output:
-            assert_valid(call)
-        if len(response.output) > 1:
-            return
-    pytest.fail("no answer with several calls")
+        calls = ask(client, tools=[STOP], temperature=2, extra_body={"seed": seed}).output
+        assert 1 <= len({call.call_id for call in calls}) == len(calls) <= 16
+        if len(calls) > 1:
+            break
+    else:
+        pytest.fail("no answer with several calls")
+    (call,) = ask(client, tool_choice=NAMED).output
+    assert call.name == "get_weather"
+    allowed = {"type": "allowed_tools", "mode": "required",
+               "tools": [{"type": "function", "name": "stop"}]}  # fmt: skip
+    assert {call.name for call in ask(client, tool_choice=allowed).output} == {"stop"}
 
 
-@pytest.mark.parametrize("choice", ["required", named("get_weather")], ids=str)
-def test_a_stream_has_the_same_calls_in_openais_order(client: openai.OpenAI, choice: Any) -> None:
+def test_the_prompt_is_that_of_chat_completions(client: openai.OpenAI) -> None:
+    """The same tools and turns give the same calls on both endpoints."""
+    call = {"type": "function_call", "call_id": "call_1", "name": "stop", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "done"}
+    response = ask(client, [user("Weather?"), call, result], tool_choice=NAMED)
+    tools = [
+        {"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}}
+        for tool in TOOLS
+    ]
+    chat: Any = client.chat.completions.create
+    turn = {"id": "call_1", "type": "function", "function": {"name": "stop", "arguments": "{}"}}
+    answer = chat(
+        model="tiny",
+        temperature=0,
+        max_tokens=400,
+        messages=[
+            user("Weather?"),
+            {"role": "assistant", "tool_calls": [turn]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "done"},
+        ],
+        tools=tools,
+        tool_choice={"type": "function", "function": {"name": "get_weather"}},
+    )
+    (called,) = answer.choices[0].message.tool_calls
+    assert response.output[0].arguments == called.function.arguments
+    assert response.usage.input_tokens == answer.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED], ids=str)
+def test_a_stream_has_the_same_calls(client: openai.OpenAI, choice: Any) -> None:
     options: dict[str, Any] = {"temperature": 1.0, "extra_body": {"seed": 5}}
     whole = ask(client, tool_choice=choice, **options)
-    events: list[Any] = list(ask(client, tool_choice=choice, stream=True, **options))
+    events = list(ask(client, tool_choice=choice, stream=True, **options))
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert [event.type for event in events[:2]] == ["response.created", "response.in_progress"]
     assert events[-1].type == "response.completed"
-    assert said(events[-1].response) == said(whole)
-    checked: Any = pydantic.TypeAdapter(ResponseStreamEvent)
-    for event in events[2:-1]:
-        checked.validate_python(event.model_dump())
-    rest = events[2:-1]
-    for index, item in enumerate(events[-1].response.output):
-        own = [event for event in rest if event.output_index == index]
-        assert own == rest[: len(own)], "an item ends before the next one begins"
-        del rest[: len(own)]
-        added, *deltas, told, done = own
-        assert added.type == "response.output_item.added"
+    assert len(events[-1].response.output) == len(whole.output)
+    for index, call in enumerate(whole.output):
+        own = [event for event in events if getattr(event, "output_index", None) == index]
+        assert list(dict.fromkeys(event.type for event in own)) == [
+            "response.output_item.added",
+            "response.function_call_arguments.delta",
+            "response.function_call_arguments.done",
+            "response.output_item.done",
+        ]
+        added, *deltas, arguments, done = own
         assert (added.item.status, added.item.arguments) == ("in_progress", "")
-        assert {event.type for event in deltas} == {"response.function_call_arguments.delta"}
-        assert "".join(event.delta for event in deltas) == item.arguments
-        assert len(deltas) > 2 or item.name == "stop", "arguments come while they are generated"
-        assert told.type == "response.function_call_arguments.done"
-        assert (told.name, told.arguments, told.item_id) == (item.name, item.arguments, item.id)
-        assert done.type == "response.output_item.done"
-        assert done.item == item
-        assert added.item.call_id == item.call_id
-    assert not rest
+        assert len(deltas) > 1 or call.name == "stop", "arguments come while they are generated"
+        assert "".join(event.delta for event in deltas) == call.arguments
+        assert (arguments.name, arguments.arguments) == (call.name, call.arguments)
+        assert {event.item_id for event in [*deltas, arguments]} == {added.item.id}
+        assert done.item == events[-1].response.output[index]
+        assert (done.item.name, done.item.arguments) == (call.name, call.arguments)
 
 
-class Weather(pydantic.BaseModel):
-    """The weather of a city."""
-
-    unit: str = pydantic.Field(max_length=4)
-    days: int = pydantic.Field(ge=1, le=9)
-
-
-def test_the_clients_parsers(client: openai.OpenAI) -> None:
-    tool: Any = openai.pydantic_function_tool(Weather)["function"]
-    options: dict[str, Any] = {
-        "model": "tiny",
-        "input": "Hi",
-        "temperature": 0,
-        "tools": [{"type": "function", **tool}],
-        "tool_choice": named("Weather"),
-    }
-    parsed = client.responses.parse(**options).output[0]
-    assert isinstance(parsed, ResponseFunctionToolCall)
-    Weather.model_validate_json(parsed.arguments)
-    with client.responses.stream(**options) as stream:
-        kinds = {event.type for event in stream}
-        final = stream.get_final_response()
+def test_the_clients_helpers(client: openai.OpenAI) -> None:
+    tool: Any = openai.pydantic_function_tool(Weather)
+    options: dict[str, Any] = {"tools": [tool], "tool_choice": {"type": "function"}}
+    options["tool_choice"]["name"] = "Weather"
+    answer = client.responses.parse(model="tiny", input="Hi", temperature=0, **options)
+    (call,) = answer.output
+    assert call.type == "function_call"
+    assert isinstance(call.parsed_arguments, Weather)
+    with client.responses.stream(model="tiny", input="Hi", temperature=0, **options) as stream:
+        kinds = [event.type for event in stream]
+        (streamed,) = stream.get_final_response().output
     assert "response.function_call_arguments.delta" in kinds
-    assert final.output[0].model_dump()["arguments"] == parsed.arguments
+    assert streamed.type == "function_call"
+    assert streamed.arguments == call.arguments
 
 
 def test_text_or_calls_as_the_model_likes(client: openai.OpenAI) -> None:
     """A random model writes text, in which nothing is a call."""
-    options: dict[str, Any] = {"tool_choice": "auto", "max_output_tokens": 12}
-    response = ask(client, **options)
-    (message,) = response.output
-    assert (message.type, message.status) == ("message", "incomplete")
-    assert message.content[0].text
-    events = list(ask(client, stream=True, **options))
-    assert said(events[-1].response) == said(response)
-
-
-def test_chat_completions_say_the_same(client: openai.OpenAI) -> None:
-    (call,) = ask(client, tool_choice=named("get_weather")).output
-    tools: Any = [{"type": "function", "function": {k: v for k, v in WEATHER.items()
-                                                    if k != "type"}}]  # fmt: skip
-    stop: Any = {"type": "function", "function": {"name": "stop"}}
-    choice: Any = {"type": "function", "function": {"name": "get_weather"}}
-    chat = client.chat.completions.create(
-        model="tiny",
-        messages=[user("Weather?")],
-        temperature=0,
-        max_tokens=400,
-        tools=[*tools, stop],
-        tool_choice=choice,
-    )
-    calls: Any = chat.choices[0].message.tool_calls
-    assert calls[0].function.arguments == call.arguments
+    include = {"include": ["message.output_text.logprobs"]}
+    answer = ask(client, tool_choice="auto", max_output_tokens=12, **include)
+    (message,) = answer.output
+    assert (message.type, answer.status) == ("message", "incomplete")
+    assert len(message.content[0].logprobs) == 12
+    stream = ask(client, tool_choice="auto", max_output_tokens=12, stream=True)
+    deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == answer.output_text
 
 
 def test_none_leaves_the_tools_out(client: openai.OpenAI) -> None:
@@ -193,118 +170,89 @@ def test_none_leaves_the_tools_out(client: openai.OpenAI) -> None:
     assert answer.output_text == without.output_text
 
 
-def test_allowed_tools_may_be_called(client: openai.OpenAI) -> None:
-    choice = {"type": "allowed_tools", "mode": "required", "tools": [named("stop")]}
-    assert {call.name for call in ask(client, tool_choice=choice).output} == {"stop"}
-
-
 def test_a_call_that_is_cut_off(client: openai.OpenAI) -> None:
-    options: dict[str, Any] = {"tool_choice": named("get_weather"), "max_output_tokens": 50}
-    response = ask(client, **options)
-    assert response.status == "incomplete"
-    (call,) = response.output
-    assert (call.name, call.status) == ("get_weather", "incomplete")
+    answer = ask(client, tool_choice=NAMED, max_output_tokens=40)
+    (call,) = answer.output
+    assert (answer.status, call.status) == ("incomplete", "incomplete")
     with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
         json.loads(call.arguments)
-    events = list(ask(client, stream=True, **options))
-    assert events[-1].type == "response.incomplete"
-    assert said(events[-1].response) == said(response)
 
 
 def test_calls_or_json(client: openai.OpenAI) -> None:
     schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"],
               "additionalProperties": False}  # fmt: skip
-    form: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
-    for item in ask(client, tool_choice="auto", text=form).output:
-        if item.type == "message":
-            assert json.loads(item.content[0].text) in ({"a": 1}, {"a": 2})
-        else:
-            assert_valid(item)
-
-
-# Calls and results in the input
-
-
-def call(name: str) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": name, "name": "get_weather",
-            "arguments": '{"city": "Paris"}'}  # fmt: skip
-
-
-def result(name: str, output: Any = "sunny") -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": name, "output": output}
+    form = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    answer = ask(client, tool_choice="auto", text=form)
+    if answer.output_text:
+        assert json.loads(answer.output_text) in ({"a": 1}, {"a": 2})
+    else:
+        for call in answer.output:
+            assert_valid(call)
 
 
 def test_an_agents_loop(client: openai.OpenAI) -> None:
-    """The output goes back as it came, followed by results."""
-    items: list[Any] = [user("Weather?")]
-    for _ in range(2):
-        response = ask(client, items, tool_choice=named("get_weather"))
-        items += [item.model_dump() for item in response.output]
-        items += [result(item.call_id) for item in response.output]
-    last = ask(client, items, tool_choice="none", max_output_tokens=4)
+    """The output goes back as it is, with the results behind it."""
+    history: list[Any] = [user("Weather?")]
+    for number in range(2):
+        answer = ask(client, history, tool_choice=NAMED)
+        history += answer.output
+        for call in answer.output:
+            picture = {"type": "input_image", "image_url": image(3)["image_url"]["url"]}
+            pieces = [{"type": "input_text", "text": "blue"}, picture]
+            output: Any = '{"sky": "blue"}' if number == 0 else pieces
+            item = {"type": "function_call_output", "call_id": call.call_id, "output": output}
+            history.append(item)
+    extra = {"max_pixels": 16384, "min_pixels": 16384}
+    last = ask(client, history, tool_choice="none", max_output_tokens=4, extra_body=extra)
     assert last.output_text
-    assert not hasattr(last, "warnings")
-    again = ask(client, items, tool_choice="none", max_output_tokens=4)
-    assert again.usage.input_tokens_details.cached_tokens > 0
+    assert not getattr(last, "warnings", None)
+    assert last.usage.input_tokens_details.image_tokens == 16
 
 
-def test_items_are_the_turns_of_chat_completions(client: openai.OpenAI) -> None:
-    """Text and calls of one answer are one turn, and results have the order of the calls."""
-    told = {"role": "assistant", "content": "Let me see."}
-    items = [user("Hi"), told, call("a"), call("b"), result("b", "rainy"), result("a")]
-    response = ask(client, items, tool_choice="none", max_output_tokens=6)
-    function = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
-    calls = [{"id": name, "type": "function", "function": function} for name in "ab"]
-    messages: list[Any] = [
-        user("Hi"),
-        told | {"tool_calls": calls},
-        {"role": "tool", "tool_call_id": "a", "content": "sunny"},
-        {"role": "tool", "tool_call_id": "b", "content": "rainy"},
-    ]
-    chat = client.chat.completions.create(
-        model="tiny", messages=messages, temperature=0, max_tokens=6
-    )
-    assert response.usage.input_tokens == getattr(chat.usage, "prompt_tokens", None)
-    assert response.output_text == chat.choices[0].message.content
+CALL = {"type": "function_call", "call_id": "call_1", "name": "stop", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
 
 
-def test_a_result_may_be_a_picture(client: openai.OpenAI) -> None:
-    parts = [{"type": "input_image", "image_url": data_url(png(3))},
-             {"type": "input_text", "text": "the sky"}]  # fmt: skip
-    extra = {"min_pixels": 16384, "max_pixels": 16384}
-    items = [user("Weather?"), call("a"), result("a", parts)]
-    answer = ask(client, items, tool_choice="none", max_output_tokens=2, extra_body=extra)
-    assert answer.usage.input_tokens_details.image_tokens == 16
+def test_results_are_told_in_the_order_of_the_calls(client: openai.OpenAI) -> None:
+    said = {"role": "assistant", "content": "I stop twice."}
+    calls = [CALL, CALL | {"call_id": "call_2"}]
+    results = [RESULT, RESULT | {"call_id": "call_2", "output": "y"}]
+    texts = {
+        ask(
+            client, [user("a"), said, *calls, *told], tool_choice="none", max_output_tokens=6
+        ).output_text
+        for told in (results, results[::-1])
+    }
+    assert len(texts) == 1
 
 
-HI = user("Hi")
 BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "run it yourself"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "no tools of its own"),
+    ({"tools": [STOP, {"type": "mcp"}]}, "tools[1].type", "your program"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].function",
-     "the spelling of chat completions"),
-    ({"tools": [named("a b")]}, "tools[0].name", ""),
-    ({"tools": [{"type": "function"}]}, "tools[0].name", "missing"),
+     "/v1/chat/completions"),
+    ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name", ""),
     ({"tools": [STOP, STOP]}, "tools[1].name", "another tool has this name"),
-    ({"tools": [STOP] * 129}, "tools", "128"),
     ({"tools": [STOP | {"parameters": {"type": "array"}}]}, "tools[0].parameters", '"object"'),
     ({"tools": [STOP | {"defer_loading": True}]}, "tools[0].defer_loading", "write false"),
     ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
-    ({"tools": TOOLS, "tool_choice": named("go")}, "tool_choice", "not among the tools"),
-    ({"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice", '"required"'),
-    ({"tools": TOOLS, "include": ["message.output_text.logprobs"]}, "include", "leave one out"),
-    ({"input": [HI, result("a")]}, "input[1].type", "must follow"),
-    ({"input": [HI, call("a")]}, "input[1].call_id", "has no result"),
-    ({"input": [HI, call("a"), call("b"), result("a")]}, "input[2].call_id", "has no result"),
-    ({"input": [HI, call("a"), result("c")]}, "input[2].call_id", "is none of"),
-    ({"input": [HI, call("a"), result("a"), result("a")]}, "input[3].call_id", "already"),
-    ({"input": [HI, call("a"), {"type": "function_call_output", "call_id": "a"}]},
-     "input[2].output", "missing"),
-    ({"input": [HI, call("a"), result("a", [{"type": "input_text"}])]}, "input[2].output[0].text",
-     "needs the field text"),
-    ({"input": [HI, call("a") | {"name": 1}]}, "input[1].name", "string"),
-    ({"input": [HI, {"type": "web_search_call"}]}, "input[1].type", "function_call_output"),
-    ({"input": [HI, {"role": "tool", "content": "x"}]}, "input[1].role", "function_call_output"),
-    ({"input": [call("a"), result("a")]}, "input", "no turn of the user"),
+    ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "go"}}, "tool_choice",
+     "not among the tools"),
+    ({"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice", '"name"'),
+    ({"input": [user("a"), RESULT]}, "input[1].type", "must follow"),
+    ({"input": [user("a"), CALL]}, "input[1].call_id", "function_call_output"),
+    ({"input": [user("a"), CALL, RESULT | {"call_id": "b"}]}, "input[2].call_id", "is none of"),
+    ({"input": [user("a"), CALL, RESULT, RESULT]}, "input[3].call_id", "already"),
+    ({"input": [user("a"), {"type": "function_call"}]}, "input[1].name", "name"),
+    ({"input": [user("a"), CALL | {"call_id": None}]}, "input[1].call_id", "id of the call"),
+    ({"input": [user("a"), CALL, {"type": "function_call_output", "call_id": "call_1"}]},
+     "input[2].output", "needs output"),
+    ({"input": [user("a"), CALL, RESULT | {"output": [{"type": "cat"}]}]},
+     "input[2].output[0].type", "is unknown"),
+    ({"input": [user("a"), {"type": "web_search_call", "id": "ws_1"}]}, "input[1].type",
+     "as the text"),
+    ({"input": [user("a"), {"role": "tool", "content": "x"}]}, "input[1].role",
+     "function_call_output"),
 ]  # fmt: skip
 
 
@@ -320,12 +268,8 @@ def test_refusals_name_the_field(
 
 
 def test_nano_calls_tools(nano_server: Server) -> None:
-    """Nano's tokenizer has no tokens for the marks."""
-    content = [{"type": "input_image", "image_url": data_url(png(1))},
-               {"type": "input_text", "text": "What does it say?"}]  # fmt: skip
     with nano_server.client() as client:
-        items = [{"role": "user", "content": content}]
-        (one,) = ask(client, items, model="nano", parallel_tool_calls=False).output
-        assert_valid(one)
-        auto = ask(client, items, model="nano", tool_choice="auto")
-        assert auto.output_text
+        picture = {"type": "input_image", "image_url": image(1)["image_url"]["url"]}
+        given = [user(picture, {"type": "input_text", "text": "Call."})]
+        (call,) = ask(client, given, model="nano", parallel_tool_calls=False).output
+        assert_valid(call)

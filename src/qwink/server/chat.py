@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -12,7 +10,6 @@ from qwink.server.asked import Asked, image_options, sampling_of, template_limit
 from qwink.server.completion import CompletionFormatter
 from qwink.server.exchange import Answering, Exchange
 from qwink.server.failures import Failure
-from qwink.server.messages import ChatMessage, PlacedMessage
 from qwink.server.schema import ChatRequest
 from qwink.server.shapes import shape_of_chat
 from qwink.server.tools import asked_tools, with_results_in_order
@@ -54,15 +51,19 @@ def asked_of(
     request: ChatRequest, warnings: list[str], defaults: SamplingParams, tokenizer: Tokenizer
 ) -> Asked:
     """What the request asks. Raises Failure, naming the field, if it cannot be answered."""
-    ordered = with_results_in_order(_placed(request.messages))
-    turns = turns_of([one.message for one in ordered], [one.content for one in ordered])
+    places = [f"messages[{index}].content" for index in range(len(request.messages))]
+    ordered = with_results_in_order(request.messages, places)
+    turns = turns_of([message for message, _ in ordered], [place for _, place in ordered])
     continued = _is_continued(request)
     if turns[-1].role == "assistant" and not any(turns[-1].parts):
         turns, continued = turns[:-1], False  # to continue nothing is to begin
     guided = {name: getattr(request, f"guided_{name}") for name in _GUIDED}
     wanted = shape_of_chat(request.response_format, request.structured_outputs, guided)
-    functions = [tool.function for tool in request.tools or ()]
-    tools = asked_tools(functions, request.tool_choice, request.parallel_tool_calls, nested=True)
+    tools = asked_tools(
+        [tool.function for tool in request.tools or ()],
+        request.tool_choice,
+        request.parallel_tool_calls,
+    )
     shape, place = tools.shape(tokenizer, wanted) or (None, "")
     return Asked(
         model=request.model,
@@ -81,19 +82,6 @@ def asked_of(
         tools=tools.described,
         flex=request.service_tier == "flex",
     )
-
-
-def _placed(messages: Sequence[ChatMessage]) -> list[PlacedMessage]:
-    placed = []
-    for index, message in enumerate(messages):
-        here = f"messages[{index}]"
-        calls = [f"{here}.tool_calls[{number}]" for number in range(len(message.tool_calls or ()))]
-        placed.append(
-            PlacedMessage(
-                message, f"{here}.content", f"{here}.role", f"{here}.tool_call_id", tuple(calls)
-            )
-        )
-    return placed
 
 
 def _is_continued(request: ChatRequest) -> bool:

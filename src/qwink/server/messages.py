@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -191,13 +190,15 @@ def _file(kind: str, part: dict[str, Any]) -> dict[str, Any]:
     return part | {"type": "file", "file": file, "place": f"{inner}file_data"}
 
 
-def as_parts(content: Any) -> Any:
-    """A content that is one text becomes a list of parts. Raises InvalidField."""
+def _as_parts(content: Any) -> Any:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if isinstance(content, list):
         return content
-    raise InvalidField(f"it must be a string or a list of parts; {_HOW}")
+    raise InvalidField(f"content must be a string or a list of parts; {_HOW}")
+
+
+AS_PARTS = BeforeValidator(_as_parts, json_schema_input_type=Any)
 
 
 class ChatMessage(Lenient):
@@ -207,7 +208,7 @@ class ChatMessage(Lenient):
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[list[Part], BeforeValidator(as_parts, json_schema_input_type=Any)]
+    content: Annotated[list[Part], AS_PARTS]
     name: str | None = None
     tool_calls: list[MessageCall] | None = None
     tool_call_id: str | None = None
@@ -232,18 +233,3 @@ class ChatMessage(Lenient):
         elif not message.get("tool_call_id"):
             raise InvalidField("a result needs the id of its call", "missing_field", "tool_call_id")
         return without_unsupported(message, _UNSUPPORTED)
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedMessage:
-    """A turn, and the fields of the request that hold it.
-
-    `content`: its content; `kind`: what it is; `calls`: each of its calls; `result_of`: the id of
-    the call whose result it is.
-    """
-
-    message: ChatMessage
-    content: str
-    kind: str
-    result_of: str
-    calls: tuple[str, ...] = ()

@@ -18,18 +18,8 @@ from qwink.server.fields import (
 )
 
 _NAME = r"^[a-zA-Z0-9_-]{1,64}$"
-_HOW = 'write {"type": "function", "function": {"name": "...", "parameters": {...}}}'
 _HOW_FLAT = 'write {"type": "function", "name": "...", "parameters": {...}}'
-_NOT_BUILT_IN = "only tools of type function are supported"
-
-
-_OF_FLAT = {
-    "allowed_callers": Unsupported("the answer calls it; leave it out", among(["direct"], [])),
-    "defer_loading": Unsupported(
-        "all tools are described; write false or leave it out", among(False), "invalid_value"
-    ),
-    "output_schema": Unsupported("write it into the description", empty),
-}
+_HOW = 'write {"type": "function", "function": {"name": "...", "parameters": {...}}}'
 
 
 class FunctionDefinition(Lenient):
@@ -54,13 +44,25 @@ class FunctionTool(Lenient):
         if not isinstance(tool, dict):
             raise InvalidField(f"a tool must be an object: {_HOW}")
         if tool.get("type") != "function":
-            message = f"{_NOT_BUILT_IN}: {_HOW}"
+            message = f"only tools of type function are supported: {_HOW}"
             raise InvalidField(message, "unsupported_field", "type")
         return tool
 
 
-class FlatTool(FunctionDefinition):
-    """A function as /v1/responses spells it."""
+_OF_RESPONSES = {
+    "allowed_callers": Unsupported(
+        'calls are for your program; write ["direct"] or leave it out',
+        lambda value: value in ([], ["direct"]),
+    ),
+    "defer_loading": Unsupported(
+        "the prompt describes all tools; write false or leave it out", among(False)
+    ),
+    "output_schema": Unsupported("say in description what the function returns", empty),
+}
+
+
+class ResponseTool(FunctionDefinition):
+    """A function that a response may call."""
 
     type: Literal["function"]
 
@@ -69,14 +71,21 @@ class FlatTool(FunctionDefinition):
     def _is_function(cls, tool: Any) -> Any:
         if not isinstance(tool, dict):
             raise InvalidField(f"a tool must be an object: {_HOW_FLAT}")
-        if tool.get("type") != "function":
-            advice = "define a function, run it yourself and send back a function_call_output"
-            message = f"{_NOT_BUILT_IN}; {advice}: {_HOW_FLAT}"
-            raise InvalidField(message, "unsupported_field", "type")
-        if "function" in tool:
-            message = f"this is the spelling of chat completions; {_HOW_FLAT}"
+        if "function" in tool and "name" not in tool:
+            message = f"this is the form of /v1/chat/completions; {_HOW_FLAT}"
             raise InvalidField(message, field="function")
-        return without_unsupported(tool, _OF_FLAT)
+        if tool.get("type") != "function":
+            message = (
+                "this server has no tools of its own, it only calls functions that your program "
+                f"runs; {_HOW_FLAT}"
+            )
+            raise InvalidField(message, "unsupported_field", "type")
+        return without_unsupported(tool, _OF_RESPONSES)
+
+    def document(self) -> dict[str, Any]:
+        """As answers repeat it."""
+        names = ("type", "name", "description", "parameters", "strict")
+        return {name: getattr(self, name) for name in names}
 
 
 def _as_json(arguments: Any) -> Any:
@@ -86,14 +95,11 @@ def _as_json(arguments: Any) -> Any:
     return arguments or "{}"
 
 
-JsonText = Annotated[str, BeforeValidator(_as_json, json_schema_input_type=Any)]
-
-
 class CalledFunction(Lenient):
     """`arguments` is a JSON text, as answers have it."""
 
     name: str = Field(min_length=1)
-    arguments: JsonText = "{}"
+    arguments: Annotated[str, BeforeValidator(_as_json, json_schema_input_type=Any)] = "{}"
 
 
 class MessageCall(Lenient):

@@ -11,13 +11,40 @@ from qwink.errors import ShapeError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.inputs.tools import Tool, calls_shape, check_tool
 from qwink.server.failures import Failure
-from qwink.server.messages import PlacedMessage
+from qwink.server.messages import ChatMessage
 from qwink.server.shapes import Placed, failed_shape
 from qwink.server.tool_schema import FunctionDefinition
 from qwink.types import Shape
 
-_CHOICES = '"none", "auto", "required" or {"type": "function", "name": "..."}'
-_NESTED_CHOICES = '"none", "auto", "required" or {"type": "function", "function": {"name": "..."}}'
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How an endpoint spells tools, for its errors."""
+
+    function: str  # where a tool has its function
+    choices: str
+    call: str  # the field with call number {} of a turn
+    is_result: str  # the field that makes a turn a result
+    call_id: str  # the field of a result with the id of its call
+    result: str
+
+
+CHAT = Spelling(
+    ".function",
+    '"none", "auto", "required" or {"type": "function", "function": {"name": "..."}}',
+    "tool_calls[{}]",
+    "role",
+    "tool_call_id",
+    'a turn of role "tool"',
+)
+RESPONSES = Spelling(
+    "",
+    '"none", "auto", "required" or {"type": "function", "name": "..."}',
+    "call_id",
+    "type",
+    "call_id",
+    'an item of type "function_call_output"',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +95,22 @@ class AskedTools:
 
 
 def asked_tools(
-    functions: Sequence[FunctionDefinition], choice: Any, parallel: bool | None, *, nested: bool
+    functions: Sequence[FunctionDefinition],
+    choice: Any,
+    parallel: bool | None,
+    spelling: Spelling = CHAT,
 ) -> AskedTools:
     """What a request's `tools`, `tool_choice` and `parallel_tool_calls` ask for.
 
-    `nested`: a function is in the field `function` of a tool, and so is its name in `tool_choice`,
-    as chat completions have it. Raises Failure, naming the field.
+    Raises Failure, naming the field.
     """
-    inside = ".function" if nested else ""
-    places = [f"tools[{index}]{inside}" for index in range(len(functions))]
+    places = [f"tools[{index}]{spelling.function}" for index in range(len(functions))]
     described = tuple(map(_tool, functions, places))
     names = [tool.name for tool in described]
     for index, name in enumerate(names):
         if name in names[:index]:
             raise _wrong(f"{places[index]}.name", "another tool has this name; change it")
-    required, wanted = _choice(choice, nested)
+    required, wanted = _choice(choice, spelling)
     if required and not described:
         raise _wrong("tool_choice", 'there are no tools to call; give tools, or write "none"')
     for name in wanted or ():
@@ -99,26 +127,27 @@ def _several(choice: Any, parallel: bool | None) -> bool:
     return parallel is not False and not named
 
 
-def _choice(choice: Any, nested: bool) -> tuple[bool, list[str] | None]:
+def _choice(choice: Any, spelling: Spelling) -> tuple[bool, list[str] | None]:
     """Whether calls are required, and the names that may be called; None: all."""
     if choice is None or choice in ("none", "auto", "required"):
         return choice == "required", None
     if isinstance(choice, dict):
         kind = choice.get("type")
-        if kind == "function" and (name := _name(choice, nested)) is not None:
+        if kind == "function" and (name := _name(choice)) is not None:
             return True, [name]
-        allowed = choice.get("allowed_tools") if nested else choice
+        allowed = choice.get("allowed_tools", choice)
         if kind == "allowed_tools" and isinstance(allowed, dict):
             listed = allowed.get("tools")
-            names = [_name(tool, nested) for tool in listed] if isinstance(listed, list) else []
+            names = [_name(tool) for tool in listed] if isinstance(listed, list) else []
             mode = allowed.get("mode", "auto")
             if names and None not in names and mode in ("auto", "required"):
                 return mode == "required", [name for name in names if name is not None]
-    raise _wrong("tool_choice", f"it must be {_NESTED_CHOICES if nested else _CHOICES}")
+    raise _wrong("tool_choice", f"it must be {spelling.choices}")
 
 
-def _name(choice: Any, nested: bool) -> str | None:
-    function = choice.get("function") if nested and isinstance(choice, dict) else choice
+def _name(choice: Any) -> str | None:
+    """The name of a function, in the spelling of either endpoint."""
+    function = choice.get("function", choice) if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else None
 
@@ -133,37 +162,47 @@ def _tool(function: FunctionDefinition, place: str) -> Tool:
     return tool
 
 
-def with_results_in_order(messages: Sequence[PlacedMessage]) -> list[PlacedMessage]:
-    """The messages; the results of each turn's calls are in the order of the calls.
+def with_results_in_order(
+    messages: Sequence[ChatMessage], places: Sequence[str], spelling: Spelling = CHAT
+) -> list[tuple[ChatMessage, str]]:
+    """The messages and their places; the results of each turn's calls are in the order of calls.
 
     The prompt does not say which call a result belongs to. Raises Failure for a result without a
     call, two results of one call, and a call without a result.
     """
-    found: list[PlacedMessage] = []
+    found: list[tuple[ChatMessage, str]] = []
     index = 0
     while index < len(messages):
-        placed = messages[index]
-        if placed.message.role == "tool":
-            raise _wrong(placed.kind, "a result must follow the assistant's turn with its call")
-        found.append(placed)
+        message, place = messages[index], places[index]
+        if message.role == "tool":
+            text = "a result must follow the turn with its call"
+            raise _wrong(_sibling(place, spelling.is_result), text)
+        found.append((message, place))
         index += 1
-        if not placed.message.tool_calls:
+        if not message.tool_calls:
             continue
-        results: dict[str, PlacedMessage] = {}
-        ids = [call.id for call in placed.message.tool_calls]
-        while index < len(messages) and messages[index].message.role == "tool":
-            result = messages[index]
-            name = result.message.tool_call_id
+        results: dict[str, tuple[ChatMessage, str]] = {}
+        ids = [call.id for call in message.tool_calls]
+        while index < len(messages) and messages[index].role == "tool":
+            result, here = messages[index], places[index]
+            name = result.tool_call_id
             if name not in ids or name in results:
                 why = "has a result already" if name in results else "is none of the turn before"
-                raise _wrong(result.result_of, f"this call {why}")
-            results[name] = result
+                raise _wrong(_sibling(here, spelling.call_id), f"this call {why}")
+            results[name] = result, here
             index += 1
-        for name, call in zip(ids, placed.calls, strict=True):
+        for number, name in enumerate(ids):
             if name not in results:
-                raise _wrong(call, "this call has no result; add its result behind it")
+                field = _sibling(place, spelling.call.format(number))
+                text = f"call {number + 1} of this turn has no result; add {spelling.result}"
+                raise _wrong(field, text)
             found.append(results[name])
     return found
+
+
+def _sibling(place: str, name: str) -> str:
+    """The place of another field of the message whose content is at `place`."""
+    return f"{place.rpartition('.')[0]}.{name}"
 
 
 def _wrong(place: str, message: str) -> Failure:
