@@ -1,4 +1,4 @@
-"""LangChain's structured modes and instructor against the server, whatever the weights are."""
+"""LangChain (structured modes, tools) and instructor against the server, whatever the weights."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import instructor
 import langchain_openai
 import openai
 import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
 from pydantic import BaseModel, ConfigDict, Field
 
 from tests.server.process import Server, starter
@@ -58,6 +59,31 @@ def test_langchain(shaped: Server, method: str) -> None:
         return
     found = chat.with_structured_output(Item, method=method).invoke("What was bought?")
     assert isinstance(found, Item)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_langchains_tools_in_responses(shaped: Server) -> None:
+    """A call, and its result on the way back."""
+    chat = langchain_openai.ChatOpenAI(
+        model="tiny",
+        base_url=f"{shaped.address}/v1",
+        api_key="none",
+        max_retries=0,
+        max_completion_tokens=200,
+        use_responses_api=True,
+    )
+    question = HumanMessage("What was bought?")
+    answer = chat.bind_tools([Item], tool_choice="Item").invoke([question])
+    (call,) = answer.tool_calls
+    Item.model_validate(call["args"])
+    told = ToolMessage("kept", tool_call_id=call["id"])
+    last = chat.bind_tools([Item], tool_choice="none").invoke([question, answer, told])
+    written = last.usage_metadata["output_tokens"]
+    assert last.text or written == 1, (last.text, written)  # nano may end at once
+    assert not last.tool_calls
+    first, *rest = chat.bind_tools([Item], tool_choice="Item").stream([question])
+    (again,) = sum(rest, first).tool_calls
+    assert again["args"] == call["args"]
 
 
 @pytest.mark.filterwarnings("ignore")
