@@ -20,7 +20,7 @@ DEV := $(VENV)/.installed-dev
 NATIVE := hatch_build.py $(wildcard src/qwink/native/*.[ch] src/qwink/native/*/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help ask test test-deploy check fix sanitize docs docs-site clean soak fuzz wheels
+.PHONY: help ask test test-deploy test-ray check fix sanitize docs docs-site clean soak fuzz wheels
 .DELETE_ON_ERROR:
 
 help: ## list these words
@@ -45,6 +45,9 @@ fix: $(DEV) ## repair and format what can be
 
 test-deploy: $(DEV) ## run the steps of the image without Docker, and all tests of deploy/
 	@QWINK_TEST_DEPLOY=1 $(BIN)/python -m pytest tests/deploy
+
+test-ray: $(DEV) ## test replicas and batches on Ray: killed, replaced, under load
+	@QWINK_TEST_RAY=1 $(BIN)/python -m pytest tests/cluster tests/batches
 
 sanitize: $(DEV) ## test the kernels with checks of their memory and arithmetic
 	@$(BIN)/python -m tests.native.sanitize

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.performance.layout import Results
-from scripts.tables import guide, readme, sizes
+from scripts.tables import guide, readme, scale, sizes
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES: dict[str, dict[str, Callable[[Results], str]]] = {
@@ -30,6 +30,7 @@ TABLES: dict[str, dict[str, Callable[[Results], str]]] = {
         "more": readme.CHINESE.more,
     },
     "docs/architecture.md": {"sizes": sizes.sizes},
+    "docs/scale.md": {"capacity": scale.capacity, "plan": scale.plan},
     "docs/choosing.md": {
         "recipes": guide.recipes,
         "tasks": guide.tasks,

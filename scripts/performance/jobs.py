@@ -11,6 +11,14 @@ Result = dict[str, Any]
 _KINDS = {"json": "records as JSON", "text": "plain text", "random": "random tokens"}
 
 
+_LLAMA_WAYS = {
+    "free": "free",
+    "grammar": "in a JSON grammar",
+    "ngrams": "free, with n-grams",
+    "ngrams_grammar": "in a JSON grammar, with n-grams",
+}
+
+
 def section(results: Results) -> Section | None:
     parts = [make(found) for name, make in _PARTS.items() if (found := results.read(name))]
     return Section("## Jobs\n\n" + "\n".join(parts)) if parts else None
@@ -155,6 +163,47 @@ def _batch(result: Result) -> str:
     )
 
 
+def _llama(result: Result) -> str:
+    rows = [
+        [
+            _LLAMA_WAYS[one["way"]],
+            f"{one['ms_per_token']['median']:.1f}",
+            f"{one['gain']['median']:.2f}",
+        ]
+        for one in result["ways"]
+    ]
+    head = ["llama.cpp", "ms a token", "against free, ×"]
+    return (
+        f"### llama.cpp's grammar and n-grams\n\n{result['tokens']} tokens, `{result['model']}`. "
+        "Its answers cannot be replayed: those of random weights repeat one word, where n-grams "
+        "are right nearly always. Their gains are an upper bound, and no gain for records. "
+        f"{machine(result)}\n" + table(head, rows)
+    )
+
+
+def _exactness(result: Result) -> str:
+    rows = [
+        [
+            one["model"],
+            str(one["requests"]),
+            str(one["shaped"]),
+            str(one["drawn"]),
+            str(one["ways"][-1]["accepted"]),
+            *(str(way["num_different"]) for way in one["ways"][1:]),
+        ]
+        for one in result["models"]
+    ]
+    head = [
+        *("model", "requests", "with a shape", "drawn", "accepted drafts"),
+        *("different in batches", "different in batches with drafts"),
+    ]
+    return (
+        "### Exactness\n\nAnswers to the same requests one by one, in batches of mixed shapes, and "
+        "in such batches with drafts. Different means any difference of the text, the end, or a "
+        f"log-probability. {machine(result)}\n" + table(head, rows)
+    )
+
+
 _PARTS: dict[str, Callable[[Result], str]] = {
     "users": _users,
     "throughput": _throughput,
@@ -163,5 +212,7 @@ _PARTS: dict[str, Callable[[Result], str]] = {
     "pdf": _pdf,
     "film": _film,
     "extract": _extract,
+    "extract-llama.cpp": _llama,
     "structured": _structured,
+    "exactness": _exactness,
 }

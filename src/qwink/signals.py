@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 
@@ -21,6 +22,22 @@ def call(listener: Callable[[], None]) -> None:
     """
     for number in STOP:
         signal.signal(number, lambda *_: listener())
+
+
+@contextmanager
+def withheld() -> Iterator[None]:
+    """Signals wait until the end of the block. Processes that are started in it never get them.
+
+    A terminal, `timeout` and systemd signal all processes of a group at once.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def ignore() -> None:

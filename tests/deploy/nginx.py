@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "nginx.conf"
+REPLICAS = EXAMPLE.with_name("nginx-replicas.conf")
 PATIENCE_S = 30.0
 
 _CONFIGURATION = """
@@ -24,9 +25,10 @@ http {
   access_log off;
   client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/a;
   uwsgi_temp_path FOLDER/b; scgi_temp_path FOLDER/c;
-  server { listen 127.0.0.1:PORT; LOCATION }
+  HTTP
 }
 """
+_SERVER = "server { listen 127.0.0.1:PORT; LOCATION }"
 
 
 def nginx() -> str:
@@ -45,14 +47,26 @@ def example(address: str) -> str:
     return re.sub(r"http://127\.0\.0\.1:8000", address, EXAMPLE.read_text("utf-8"))
 
 
+def replicas_example(*addresses: str) -> str:
+    """deploy/nginx-replicas.conf, for two servers that listen at `addresses`."""
+    text = REPLICAS.read_text("utf-8").replace("listen 8000;", "listen 127.0.0.1:PORT;")
+    for number, address in enumerate(addresses, 1):
+        text = text.replace(f"127.0.0.1:800{number}", address.removeprefix("http://"))
+    return text
+
+
 @contextmanager
-def proxy(location: str, folder: Path) -> Iterator[str]:
-    """The address of an nginx with this location, until the end."""
+def proxy(location: str, folder: Path, http: str = _SERVER) -> Iterator[str]:
+    """The address of an nginx with this location, or with this content of its http block."""
     program = nginx()
     folder.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    text = _CONFIGURATION.replace("LOCATION", location).replace("PORT", str(port))
+    text = (
+        _CONFIGURATION.replace("HTTP", http)
+        .replace("LOCATION", location)
+        .replace("PORT", str(port))
+    )
     # Started by root, it would become a user who cannot read the folder.
     text = text.replace("USER", "user root;" if os.geteuid() == 0 else "")
     file = folder / "nginx.conf"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,36 @@ def test_compose() -> None:
     volume, _, place = service["volumes"][0].partition(":")
     assert volume in documents("compose.yaml")[0]["volumes"]
     assert place == image()["VOLUME"]
+
+
+def test_kuberay() -> None:
+    """The options are those of `qwink serve`, and the deployment is what they make."""
+    [service] = documents("kuberay.yaml")
+    config = yaml.safe_load(service["spec"]["serveConfigV2"])
+    [application] = config["applications"]
+    module, _, name = application["import_path"].partition(":")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's imports
+        build = getattr(importlib.import_module(module), name)
+        made = build(application["args"])
+    assert made._bound_deployment.name == "front"
+    given = [f"--{key.replace('_', '-')}={value}" for key, value in application["args"].items()]
+    printed = takes(["serve", "--ray", "auto", *given])
+    assert 'model = "nano"' in printed
+    assert 'replicas = "1-4"' in printed
+    port = config["http_options"]["port"]
+    cluster = service["spec"]["rayClusterConfig"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    containers = [group["template"]["spec"]["containers"][0] for group in groups]
+    assert {"name": "serve", "containerPort": port} in containers[0]["ports"]
+    text = (DEPLOY / "Dockerfile.ray").read_text("utf-8")
+    for container in containers:
+        assert f"-t {container['image']} ." in text
+        assert float(container["resources"]["requests"]["cpu"]) >= application["args"]["threads"]
+        keys = {entry["name"]: entry for entry in container["env"]}
+        assert keys["QWINK_API_KEYS"]["valueFrom"]["secretKeyRef"]["name"] == "qwink"
+    home = dict(parse(text)[-1].steps)["ENV"]
+    assert f"QWINK_HOME={containers[1]['volumeMounts'][0]['mountPath']}" in home
 
 
 def test_kubernetes() -> None:

@@ -35,7 +35,7 @@ def test_a_reload_in_the_middle_asks_nothing_twice(visit: Visit) -> None:
     visit.page.route("**/v1/chat/completions", lambda route: held.append(route))
     visit.ask("Describe this picture.")
     expect(visit.page.locator(".now")).not_to_be_empty()
-    visit.page.wait_for_timeout(300)  # until the browser has kept it
+    visit.kept("Describe this picture.")
     visit.page.unroute("**/v1/chat/completions")
     visit.page.reload()
     turn = visit.ready().page.locator(".turn").last
@@ -116,7 +116,7 @@ def test_versions_of_questions_and_answers_stay(visit: Visit) -> None:
     expect(question).to_have_text(["What does it say?", "Read the text."])
     expect(page.locator(".turn .shown img")).to_have_count(1)
     # All of them survive a reload.
-    page.wait_for_timeout(300)
+    visit.kept("Read the text.", turns=2)
     page.reload()
     visit.ready().answered(2)
     expect(question).to_have_text(["What does it say?", "Read the text."])
@@ -136,7 +136,7 @@ def test_a_killed_server_and_a_reload_lose_nothing(
     visit.ask("Read the text.")
     expect(page.locator(".turn .text")).not_to_be_empty()
     # A real answer is on its way: a reload keeps what came, and asks nothing.
-    page.wait_for_timeout(300)
+    visit.kept("Read the text.", text=True)
     page.reload()
     visit.ready()
     expect(page.locator(".remark")).to_have_text("The page was left before the answer ended.")
@@ -147,7 +147,7 @@ def test_a_killed_server_and_a_reload_lose_nothing(
     expect(page.locator(".turn .text")).not_to_be_empty()
     server.process.kill()
     expect(page.locator(".error")).to_contain_text("connection to the server was lost")
-    page.wait_for_timeout(300)
+    visit.kept("Read the text.", text=True, ended=True)
     slow.unlink()
     serve("--port", server.address.rsplit(":", 1)[1]).wait_ready()
     page.reload()

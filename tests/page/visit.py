@@ -21,6 +21,21 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_MS = 90_000.0
 SHOTS = ROOT / "docs" / "images"
 AXE = "axe-core@4.14.1"
+KEPT = """async ([question, turns, text, ended]) => {
+    const result = (request) => new Promise((done, fail) => {
+        request.onsuccess = () => done(request.result);
+        request.onerror = () => fail(request.error);
+    });
+    const store = await result(indexedDB.open('qwink.history'));
+    const all = store.transaction('conversations').objectStore('conversations').getAll();
+    const found = await result(all);
+    store.close();
+    return found.some((one) => {
+        const last = one.turns.at(-1);
+        return one.turns.length === turns && last.question === question
+            && (last.text || !text) && (last.outcome || !ended);
+    });
+}"""
 # Without these flags, Chromium sends requests to Google.
 FLAGS = [
     "--no-sandbox",
@@ -139,6 +154,14 @@ class Visit:
         """Wait until `number` turns are answered; returns the last turn."""
         expect(self.page.locator(".timings")).to_have_count(number, timeout=PATIENCE_MS)
         return self.page.locator(".turn").last
+
+    def kept(
+        self, question: str, *, turns: int = 1, text: bool = False, ended: bool = False
+    ) -> None:
+        """Wait until the browser keeps a conversation of so many turns whose last one has this
+        question and, if asked for, a text of its answer and the answer's end.
+        """
+        self.page.wait_for_function(KEPT, arg=[question, turns, text, ended])
 
     @property
     def thumbs(self) -> Locator:

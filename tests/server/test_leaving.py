@@ -73,6 +73,12 @@ def test_little_is_computed_for_a_client_that_has_left(serve: Serve, equal: bool
         left = cpu_seconds(server)
     spent = wait_until_idle(server) - left
     assert spent < MOST_CPU_S
-    statuses = [line["status"] for line in server.requests() if line["method"] == "POST"]
+    statuses: list[int] = []
+
+    def logged() -> list[int]:
+        statuses[:] = [line["status"] for line in server.requests() if line["method"] == "POST"]
+        return statuses
+
+    server.wait_until(logged)  # the log follows the answer
     assert statuses == [499] or (equal and statuses == [200])
     assert server.stop() == 0

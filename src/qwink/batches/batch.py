@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
+from qwink.batches.actors import ActorRunner, Cluster, Crew, Setup
 from qwink.batches.claims import Claims, Where
 from qwink.batches.index import Index
 from qwink.batches.items import Item
@@ -17,7 +18,7 @@ from qwink.batches.ledger import Ledger
 from qwink.batches.loaders import Loading
 from qwink.batches.progress import Counter, Progress
 from qwink.batches.rows import Row
-from qwink.batches.runner import Asking, Runner, Work
+from qwink.batches.runner import Asking, Runner, Write
 from qwink.batches.sources import Sources
 from qwink.batches.tables import Columns
 from qwink.engine.sampler import validate
@@ -29,6 +30,7 @@ from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
 from qwink.types import ImageSource, SamplingParams
 
+MakeRunner: TypeAlias = Callable[[Claims[Any], Write], Runner | ActorRunner]
 WHERE: tuple[Where, ...] = ("new", "errors", "new+errors")
 
 
@@ -49,6 +51,7 @@ def batch(
     skip_blank: bool = False,
     every_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    ray: Cluster | str | None = None,
     **options: Unpack[AskKeywords],
 ) -> Generator[Row, None, None]:
     """Ask about each of many pictures, several at once. Yields a row for each as it is answered.
@@ -69,6 +72,9 @@ def batch(
     `limit` bounds the rows of this call, `concurrency` the answers under way at once. `progress`
     is called with each row. `options` are those of pictures and of answers.
 
+    `ray` answers on Ray, with actors that each load `model` by its name: "local", the address of a
+    cluster, or a `qwink.batches.actors.Cluster`. `near_duplicates` cannot be looked for there.
+
     Raises OptionError, ShapeError and what `qwink.load` raises at once; EngineStopped and OSError
     while it yields.
 
@@ -83,20 +89,31 @@ def batch(
     given = Sources(_as_tuple(sources), recursive, columns or Columns(), lines, loading)
     check(given, options, out, where, limit, concurrency, near_duplicates)
     with ExitStack() as stack:
-        if isinstance(model, VLM):
-            vlm = model
+        make: MakeRunner
+        if ray is not None:
+            cluster = ray if isinstance(ray, Cluster) else Cluster(ray)
+            loaded = cluster.loading(model, concurrency, near_duplicates)
+            setup = Setup(loaded, question, system, skip_blank, options, loading)
+            crew = stack.enter_context(closing(Crew(cluster, setup)))
+            settings = crew.facts.settings
+            make = partial(ActorRunner, crew)
         else:
-            limits = Limits() if concurrency is None else Limits(max_running=concurrency)
-            vlm = stack.enter_context(load(model, limits=limits))
-        images, sampling = vlm.split_options(options)
-        asking = Asking(question, system, images, sampling, near_duplicates, skip_blank)
+            if isinstance(model, VLM):
+                vlm = model
+            else:
+                limits = Limits() if concurrency is None else Limits(max_running=concurrency)
+                vlm = stack.enter_context(load(model, limits=limits))
+            images, sampling = vlm.split_options(options)
+            asking = Asking(question, system, images, sampling, near_duplicates, skip_blank)
+            settings = settings_of(vlm, asking, options)
+            make = partial(Runner, vlm, asking, concurrency)
         ledger = None
         if out is not None:
-            ledger = Ledger(Path(out), settings_of(vlm, asking, options))
+            ledger = Ledger(Path(out), settings)
             ledger.open()
             stack.callback(ledger.close)
         kept = stack.pop_all()
-    return _rows(given, vlm, asking, ledger, where, limit, concurrency, progress, kept)
+    return _rows(given, make, near_duplicates, ledger, where, limit, progress, kept)
 
 
 def loading_of(every_s: float | None, options: Mapping[str, Any]) -> Loading:
@@ -130,18 +147,17 @@ def settings_of(vlm: VLM, asking: Asking, options: Mapping[str, Any]) -> dict[st
 
 def _rows(
     sources: Sources,
-    vlm: VLM,
-    asking: Asking,
+    make: MakeRunner,
+    near_duplicates: int | None,
     ledger: Ledger | None,
     where: Where,
     limit: int | None,
-    concurrency: int | None,
     progress: Callable[[Progress], None] | None,
     stack: ExitStack,
 ) -> Generator[Row, None, None]:
     with stack:
         index = stack.enter_context(closing(Index()))
-        claims: Claims[Work] = Claims(index, asking.near_duplicates)
+        claims: Claims[Any] = Claims(index, near_duplicates)
         num_rows = 0
         for row in ledger.rows() if ledger else ():
             claims.load(row, num_rows)
@@ -158,7 +174,7 @@ def _rows(
             num_rows += 1
             return num_rows - 1
 
-        runner = Runner(vlm, asking, claims, write, concurrency)
+        runner = make(claims, write)
         rows = runner.run(_wanted(sources, claims, where, limit, counter))
         stack.callback(partial(_drop_replaced, ledger, index))
         with closing(rows):
@@ -168,11 +184,11 @@ def _rows(
                     progress(counter.progress())
                 yield row
         if progress:
-            progress(counter.progress(runner.occupancy.limit()))
+            progress(counter.progress(runner.limit()))
 
 
 def _wanted(
-    sources: Iterable[Item], claims: Claims[Work], where: Where, limit: int | None, counter: Counter
+    sources: Iterable[Item], claims: Claims[Any], where: Where, limit: int | None, counter: Counter
 ) -> Iterator[Item]:
     taken = 0
     if limit == 0:

@@ -20,6 +20,7 @@ class Part:
     read: Callable[[], ImageSource]
     page: int | None = None  # from 1
     time_s: float | None = None
+    file: str | None = None  # its path, by which another process can find it again
 
     @property
     def place(self) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from qwink.batches.claims import Claims, Lead
 from qwink.batches.duplicates import difference_hash, is_blank
 from qwink.batches.items import Item
-from qwink.batches.occupancy import Occupancy
+from qwink.batches.occupancy import Limit, Occupancy
 from qwink.batches.rows import Row
 from qwink.engine.threads import physical_cores
 from qwink.errors import EngineStopped, ImageError, Overloaded, QwinkError
@@ -76,7 +76,7 @@ class Runner:
     """Runs one batch on a model, which others may use as well."""
 
     def __init__(
-        self, vlm: VLM, asking: Asking, claims: Claims[Work], write: Write, concurrency: int | None
+        self, vlm: VLM, asking: Asking, concurrency: int | None, claims: Claims[Work], write: Write
     ) -> None:
         """`concurrency`: answers under way at once, None for as many as the engine runs."""
         self._vlm, self._asking, self._claims, self._write = vlm, asking, claims, write
@@ -91,6 +91,10 @@ class Runner:
         self._outbox: SimpleQueue[tuple[Work, Result | Exception | Row]] = SimpleQueue()
         self._under_way: set[Work] = set()
         self._stopped = threading.Event()
+
+    def limit(self) -> Limit | None:
+        """What limited the run, if that is known."""
+        return self.occupancy.limit()
 
     def run(self, items: Iterator[Item]) -> Generator[Row, None, None]:
         """The rows, written. Closing the iterator stops what is under way.

@@ -6,13 +6,14 @@ import glob
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qwink.batches.items import Item, Part, failing
 from qwink.batches.loaders import Loading, known_kind, parts_of
+from qwink.batches.storage import is_stored, read_stored, stored_files
 from qwink.batches.tables import Columns, Entry, is_table, is_url, read_lines, read_table
 from qwink.errors import ImageError, OptionError, QwinkError
 from qwink.inputs.data_urls import is_data_url
@@ -74,6 +75,9 @@ class Sources:
         if path == "-":
             for entry in read_lines(self.lines or (), self.columns, "stdin"):
                 yield from _of_entry(entry, self.loading)
+        elif is_stored(path):
+            for uri in stored_files(path, self.recursive):
+                yield from _of_file(uri, self.loading)
         elif os.path.isdir(path):
             yield from self._of_folder(path)
         elif os.path.lexists(path) and is_table(path):
@@ -110,12 +114,15 @@ def _matches(pattern: str) -> Iterator[str]:
 def _of_file(
     path: str, loading: Loading, question: str | None = None, given_id: str | None = None
 ) -> Iterator[Item]:
+    if is_stored(path):
+        yield Item.of(Part(partial(read_stored, path)), path, question, given_id)
+        return
     if is_url(path):  # preparing says whether it can be used
         yield Item.of(Part(partial(_itself, path)), _short(path), question, given_id)
         return
     try:
         for part in parts_of(path, loading):
-            yield Item.of(part, path, question, given_id)
+            yield Item.of(replace(part, file=path), path, question, given_id)
     except QwinkError as error:
         yield Item.of(failing(error), path, question, given_id)
 

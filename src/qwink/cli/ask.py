@@ -43,6 +43,8 @@ from qwink.cli.options import (
     Speculate,
     Start,
     Stop,
+    Store,
+    StoreTtl,
     Strips,
     System,
     Task,
@@ -141,6 +143,8 @@ def ask(
     context: Context = None,
     threads: Threads = None,
     speculate: Speculate = None,
+    store: Store = None,
+    store_ttl: StoreTtl = None,
 ) -> None:
     """Answer a question about one or more images, or without images.
 
@@ -229,7 +233,16 @@ def ask(
     # There is one question: memory for one sequence, unless its page may be read in strips.
     alone = strips == "off" or len(sources) != 1
     limits = Limits(max_running=1) if alone else Limits()
-    vlm = load_model(model, engine_options, context, limits, hint=hint, speculate=speculate)
+    vlm = load_model(
+        model,
+        engine_options,
+        context,
+        limits,
+        hint=hint,
+        speculate=speculate,
+        store=store,
+        store_ttl=store_ttl,
+    )
     if step_s is not None:
         ask_moments(
             vlm, pictures[0], step_s, question, system, given | shape, sized, as_json=as_json

@@ -6,7 +6,7 @@ import io
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -89,6 +89,21 @@ def batch(
     skip_blank: Annotated[
         bool, typer.Option("--skip-blank", help="Do not ask about blank pictures.")
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Answer on Ray, with a model in each of several actors: local starts Ray on this "
+            "machine; auto, HOST:PORT or ray://HOST:PORT name a cluster.",
+        ),
+    ] = None,
+    ray_actors: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="With --ray: how many actors. [as many as there are processors and memory for]",
+        ),
+    ] = None,
     schema: shapes.Schema = None,
     choices: shapes.Choices = None,
     regex: shapes.Regex = None,
@@ -122,6 +137,8 @@ def batch(
     context: shared.Context = None,
     threads: shared.Threads = None,
     speculate: shared.Speculate = None,
+    store: shared.Store = None,
+    store_ttl: shared.StoreTtl = None,
 ) -> None:
     """Ask about each of many pictures, several at once, and write a row for each.
 
@@ -135,6 +152,7 @@ def batch(
       qwink batch 'photos/*.jpg' --task describe --out captions.jsonl --limit 100
       qwink batch questions.jsonl --out answers.parquet
       qwink batch camera.mp4 --every 5s -q "Is the gate open?" --out gate.csv
+      qwink batch s3://scans/2026 -q "What is the total?" --out totals.parquet --ray auto
       find . -name '*.png' | qwink batch - -q "Is this a chart?" | jq .answer
     """
     asked: dict[str, Any] = {
@@ -171,10 +189,12 @@ def batch(
     every_s = None if every is None else shared.seconds(every, "--every")
     lines = _stdin_lines() if sources and "-" in sources else None
 
+    from qwink.batches.actors import Cluster
     from qwink.batches.batch import batch as run
     from qwink.batches.batch import check, loading_of
     from qwink.batches.sources import Sources
     from qwink.batches.tables import Columns
+    from qwink.cache.address import StoreOptions
     from qwink.cli.loading import load_model
     from qwink.runtime.waiting import Limits
 
@@ -186,17 +206,34 @@ def batch(
     wanted = Sources(tuple(sources or ()), recursive, columns, lines)
     check(wanted, given, file, where, limit, concurrency, near_duplicates)
     limits = Limits() if concurrency is None else Limits(max_running=concurrency)
-    loaded = load_model(
-        model, engine_options, context, limits, hint=on_terminal(), speculate=speculate
-    )
+    cluster, loaded = None, None
+    if ray is not None:
+        loading = engine_options | {"context": context, "speculate": speculate}
+        loading["shared"] = None if store is None else StoreOptions(store, store_ttl)
+        chosen = {name: value for name, value in loading.items() if value is not None}
+        cluster = Cluster(ray, ray_actors, chosen)
+    elif ray_actors is not None:
+        raise OptionError("--ray-actors is for --ray; give both")
+    else:
+        loaded = load_model(
+            model,
+            engine_options,
+            context,
+            limits,
+            hint=on_terminal(),
+            speculate=speculate,
+            store=store,
+            store_ttl=store_ttl,
+        )
     with (
-        loaded as vlm,
+        loaded or nullcontext(),
         _Report(out) as report,
         closing(
             run(
                 list(sources or ()),
                 (question or "").strip() or None,
-                model=vlm,
+                model=loaded or model,
+                ray=cluster,
                 out=file,
                 system=system,
                 recursive=recursive,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from qwink.cache.shared import open_store
 from qwink.cli.console import ExportProgress, SpeculateName, remark
+from qwink.errors import OptionError
 
 if TYPE_CHECKING:
     from qwink.runtime.vlm import VLM
@@ -21,13 +24,27 @@ def load_model(
     *,
     hint: bool,
     speculate: SpeculateName | None = None,
+    store: str | None = None,
+    store_ttl: float | None = None,
 ) -> VLM:
-    """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions."""
-    from qwink.runtime.engines import EngineOptions
-    from qwink.runtime.models import find_model, load
+    """Load a model; export it first if needed. `engine_options`: arguments of EngineOptions.
+
+    `store` and `store_ttl` override the settings.
+    """
     from qwink.settings import Settings
 
     settings = Settings.from_environment()
+    if store:
+        settings = replace(settings, store=store)
+    if store_ttl is not None:
+        if not settings.store:
+            raise OptionError("--store-ttl needs a --store")
+        settings = replace(settings, store_ttl=store_ttl)
+    # Its client takes a while to import; a thread does it while the engine's libraries are loaded.
+    shared = open_store(settings)
+    from qwink.runtime.engines import EngineOptions
+    from qwink.runtime.models import find_model, load
+
     reference = model or settings.model
     if hint and model is None and reference == "nano":
         remark(NANO_HINT)
@@ -40,6 +57,7 @@ def load_model(
         **engine_options,
         context=context,
         limits=limits,
+        shared=shared,
         speculate=speculate or "auto",
         settings=settings,
     )

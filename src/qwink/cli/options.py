@@ -58,6 +58,19 @@ Speculate = Annotated[
         "drafts none. The answers are the same. [auto]"
     ),
 ]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Keep encoded images in a Redis or Valkey that machines share: redis://HOST, "
+        "rediss://... with TLS, or unix://PATH; by default $QWINK_STORE. A URL with a password is "
+        "better given there.",
+    ),
+]
+StoreTtl = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Seconds that the store keeps an entry; by default no limit."),
+]
 Model = Annotated[
     str | None,
     typer.Option(

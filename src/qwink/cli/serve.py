@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qwink.cli.console import RecipeName
-from qwink.cli.options import Device, Dtype, Engine, Quantize, Speculate, Threads
+from qwink.cli.options import (
+    Device,
+    Dtype,
+    Engine,
+    Quantize,
+    Speculate,
+    Store,
+    StoreTtl,
+    Threads,
+)
 from qwink.errors import OptionError
 from qwink.extras import install_command
 from qwink.signals import leave_at_once
+
+if TYPE_CHECKING:
+    from qwink.server.options import ServerOptions
+    from qwink.settings import Settings
+
+    Run = Callable[[ServerOptions, Settings, Callable[[str], None]], None]
 
 
 def serve(
@@ -164,6 +181,58 @@ def serve(
     disk_cache_mb: Annotated[
         int | None, typer.Option(metavar="N", help="Largest disk cache, in MiB. [4096]")
     ] = None,
+    store: Store = None,
+    store_ttl: StoreTtl = None,
+    store_entry_mb: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest entry of the store, in MiB. [64]")
+    ] = None,
+    store_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with a text that encrypts and names the entries of the store; all servers "
+            "need the same. It can also be in $QWINK_STORE_SECRET.",
+        ),
+    ] = None,
+    otel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send traces to this OpenTelemetry collector, by OTLP over HTTP; by default "
+            "$OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra otel.",
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Serve with replicas on a Ray cluster: its address, auto for the one on this "
+            "machine, or local to start one.",
+        ),
+    ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|MIN-MAX",
+            help="With --ray, models that answer; MIN-MAX: as many as the queues ask. [1]",
+        ),
+    ] = None,
+    ray_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --ray, name of the application; the one with this name is replaced without "
+            "a pause. [qwink]",
+        ),
+    ] = None,
+    ray_routing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="With --ray, which replica gets a request: picture, the one that has its picture; "
+            "load, the less loaded of two. [picture]",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="TOML file with any of these options, as --print-config"),
@@ -200,11 +269,29 @@ def serve(
         typer.echo(options.as_toml(), nl=False)
         return
     try:
-        from qwink.server.run import serve as run
+        run = _runner(options)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "qwink":
             raise
+        extra = "serve" if options.ray is None else "serve,ray"
         raise OptionError(
-            f"the server needs {error.name}; install it with: {install_command('serve')}"
+            f"the server needs {error.name}; install it with: {install_command(extra)}"
         ) from None
-    run(options, Settings.from_environment(), typer.echo)
+    settings = Settings.from_environment()
+    if options.otel is None and settings.otel_endpoint is not None:
+        options = replace(options, otel=settings.otel_endpoint)
+    run(options, settings, typer.echo)
+
+
+def _runner(options: ServerOptions) -> Run:
+    """What serves. Raises ModuleNotFoundError for what it needs."""
+    if options.ray is not None:
+        from qwink.cluster.run import serve_on_ray
+
+        return serve_on_ray
+    for name in ("replicas", "ray_name", "ray_routing"):
+        if getattr(options, name) != getattr(type(options)(), name):
+            raise OptionError(f"{name} is for servers on Ray; add --ray local, or leave it out")
+    from qwink.server.run import serve as run
+
+    return run

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from qwink.cache.embeddings import Store
+from qwink.cache.address import StoreOptions
+from qwink.cache.embeddings import Shared, Store
+from qwink.cache.shared import SharedImages, open_store
 from qwink.errors import ArtifactError, ModelNotFound, OptionError
 from qwink.export.identity import Report, artifact_id
 from qwink.export.recipe import Recipe, get_recipe
@@ -45,6 +47,7 @@ def load(
     limits: Limits | None = None,
     memory: Memory | None = None,
     store: Store | None = None,
+    shared: Shared | StoreOptions | str | None = None,
     speculate: Speculate = "auto",
     settings: Settings | None = None,
     report: Report = lambda _: None,
@@ -64,6 +67,9 @@ def load(
     - `limits`: how many requests run and wait.
     - `memory`: most bytes of keys and values, and of encoded images.
     - `store`: keeps encoded images beyond this process (`qwink.cache.disk.DiskStore`).
+    - `shared`: keeps them for several machines: the URL of a Redis or Valkey, or
+      `qwink.cache.address.StoreOptions`; it is closed with the model. Default:
+      `QWINK_STORE`, or none.
     - `speculate`: "auto" (default) drafts tokens where that is exact and saves time, "off" drafts
       none. The answers are the same.
     - `settings`: defaults in place of those from environment variables (`qwink.settings.Settings`).
@@ -89,8 +95,21 @@ def load(
         quantize=quantize,
         threads=threads,
     )
-    folder = find_model(model or settings.model, options, settings, report)
-    return VLM(open_model(folder, options), context, limits, memory, store, speculate)
+    kept = _shared(shared, settings)  # it connects while the model is loaded
+    try:
+        folder = find_model(model or settings.model, options, settings, report)
+        return VLM(open_model(folder, options), context, limits, memory, store, speculate, kept)
+    except BaseException:
+        if kept is not None:
+            kept.close()
+        raise
+
+
+def _shared(shared: Shared | StoreOptions | str | None, settings: Settings) -> Shared | None:
+    """The shared store of the arguments or, without one, of the settings. Raises OptionError."""
+    if shared is None or isinstance(shared, str):
+        return open_store(settings, shared)
+    return SharedImages.open(shared) if isinstance(shared, StoreOptions) else shared
 
 
 def open_model(folder: Path, options: EngineOptions) -> Model:

@@ -4,6 +4,9 @@ The request with the least rank runs next. Its rank is its remaining work (token
 tokens to prefill) plus the work that was done for prompts before it arrived. So a short question
 runs before a long document that has begun, in another slot. But requests that arrive after as much
 work was done as the document needs do not run before it.
+
+A request whose image is being fetched from a shared store is held for a moment: the others run
+meanwhile. After that its image is encoded, until it arrives.
 """
 
 from __future__ import annotations
@@ -85,10 +88,30 @@ class Prompts:
 
     def is_next(self, ticket: Ticket) -> bool:
         """Whether a waiting request would run if it were added."""
-        if len(self.tickets) < self._num_together:
+        ready = self._ready()
+        if len(ready) < self._num_together:
             return True
-        last = sorted(map(self.order, self.tickets))[self._num_together - 1]
+        last = sorted(map(self.order, ready))[self._num_together - 1]
         return self.order(ticket) < last
+
+    def held_until(self) -> float | None:
+        """When a request that is held goes on, on the clock of `time.monotonic`.
+
+        None if one can go on now, or if there is none.
+        """
+        if not self.tickets or self._ready():
+            return None
+        return min(map(self._held_until, self.tickets))
+
+    def _ready(self) -> list[Ticket]:
+        if not self._embeddings.num_fetches:
+            return self.tickets
+        now = time.monotonic()
+        return [ticket for ticket in self.tickets if self._held_until(ticket) <= now]
+
+    def _held_until(self, ticket: Ticket) -> float:
+        missing = _missing_images(ticket, ticket.num_prefilled)
+        return max((self._embeddings.awaited_until(image.key) for image in missing), default=0.0)
 
     def shares(self, ticket: Ticket) -> bool:
         """Whether a waiting request shares most of its prompt with one under way.
@@ -129,7 +152,7 @@ class Prompts:
         known = [ticket for ticket in self.tickets if ticket.num_prefilled == len(ticket.prompt)]
         if known:  # the logits were kept with the keys and values
             return [(ticket, accept(ticket, _kept_logits(ticket))) for ticket in known]
-        first = sorted(self.tickets, key=self.order)[: self._num_together]
+        first = sorted(self._ready(), key=self.order)[: self._num_together]
         encoding = self._find_encoding(first)
         if encoding is not None:
             return self._encode(encoding)
@@ -149,7 +172,8 @@ class Prompts:
             found = image.content
             if isinstance(found, Patches):
                 under_way = next((one for one in self._encodings if image.key in one.keys), None)
-                if under_way is not None:
+                # An image may arrive from the shared store while it is encoded.
+                if under_way is not None and image.key not in self._embeddings:
                     if not missing:
                         return under_way
                     continue

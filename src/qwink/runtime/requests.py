@@ -24,7 +24,7 @@ from qwink.runtime.sequence import Sequence as TokenSequence
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.strips import CutPage, PageCutter
 from qwink.runtime.turns import Turns
-from qwink.types import Message, SamplingParams, Task
+from qwink.types import Grid, Message, SamplingParams, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,12 @@ class RequestMaker:
         grammars: Grammars,
         drafting: Drafting,
         forbidden: NDArray[np.int64],
+        prefetch: Callable[[str, Grid], None],
     ) -> None:
+        """`prefetch` is told the key and grid of each image as soon as it is known."""
         self._model, self._context = model, context
         self._grammars, self._drafting, self._forbidden = grammars, drafting, forbidden
+        self._prefetch = prefetch
 
     def steps(
         self, made: MadeOf, watch: Stopwatch, cancelled: Callable[[], bool]
@@ -118,7 +121,9 @@ class RequestMaker:
         ignored: tuple[str, ...] = ()
         if shape is not None and shape.kind != "choices":  # refused before the work
             _, ignored = self._grammars.constraint(shape)
-        preparing = Turns(model.engine, model.tokenizer, self._context, watch, cancelled)
+        preparing = Turns(
+            model.engine, model.tokenizer, self._context, watch, cancelled, self._prefetch
+        )
         turns = yield from preparing.prepare(made.messages, made.images)
         with watch.stage("prefill"):
             merge_size = model.engine.config.vision.merge_size

@@ -73,6 +73,7 @@ class Scheduler:
         self._numbers = itertools.count()
         self._wake = threading.Condition()
         self._waiting = Waiting(limits, self._prompts, self.slots, self._wake, self._tell)
+        embeddings.on_arrival = self._notify
         self._closing = False
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._main, name="qwink-engine", daemon=True)
@@ -174,6 +175,10 @@ class Scheduler:
         if self.error is not None:  # the frames of its traceback refer to the engine
             self.error = self.error.with_traceback(None)
 
+    def _notify(self) -> None:
+        with self._wake:
+            self._wake.notify()
+
     def _tickets(self) -> list[Ticket]:
         return [*self._answers.tickets, *self._prompts.tickets, *self._waiting.tickets]
 
@@ -264,10 +269,21 @@ class Scheduler:
             self.slots.release(ticket.lease, valid=valid)
             ticket.lease = None
 
+    def _holds(self) -> bool:
+        """Whether all prompts wait for images to be fetched. Without answers, waits with them."""
+        with self._wake:  # an image that arrives notifies
+            until = self._prompts.held_until()
+            if until is None:
+                return False
+            unseen = not all(ticket.announced for ticket in self._waiting.tickets)
+            if not (self._answers.tickets or self._calls or unseen):
+                self._wake.wait(max(0.0, until - time.monotonic()))
+            return True
+
     def _advance_prompts(self) -> bool:
         """Bring the requests that have no token yet a step closer to it, if there are any."""
         self._waiting.admit(self.num_running)
-        if not self._prompts.tickets:
+        if not self._prompts.tickets or self._holds():
             return False
         try:
             outcomes = self._prompts.advance(hurried=bool(self._answers.tickets))

@@ -25,15 +25,16 @@ from qwink.runtime.preparation import ImageOptions, PreparedImage
 from qwink.runtime.stopwatch import Stopwatch
 from qwink.runtime.tasks import TaskFinder, warnings_of
 from qwink.runtime.videos import FoundVideo
-from qwink.types import Message, Task
+from qwink.types import Grid, Message, Patches, Task
 
 
 @dataclass(slots=True)
 class Turns:
     """Prepares turns for an engine with room for `context` tokens.
 
-    `cancelled` is asked between pictures, and within one where its decoder allows. `images` holds
-    each image once. `task` is None where no picture and no option names one. `shown` has every
+    `cancelled` is asked between pictures, and within one where its decoder allows. `prefetch` is
+    told the key and grid of each image that will have to be encoded. `images` holds each image
+    once. `task` is None where no picture and no option names one. `shown` has every
     picture, equal ones too.
     """
 
@@ -42,6 +43,7 @@ class Turns:
     context: int
     watch: Stopwatch
     cancelled: Callable[[], bool] = lambda: False
+    prefetch: Callable[[str, Grid], None] = lambda key, grid: None
     images: dict[str, PreparedImage] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     task: Task | None = None
@@ -112,6 +114,8 @@ class Turns:
                     if isinstance(one, PreparedImage):
                         given.append(one)
                         tasks.add_picture(one.task, wanted)
+                        if one.key not in self.images and isinstance(one.content, Patches):
+                            self.prefetch(one.key, one.grid)
                         one = self.images.setdefault(one.key, one)
                     content.append(one)
             turns.append(replace(message, content=tuple(content)))

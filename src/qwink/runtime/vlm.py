@@ -10,11 +10,13 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Unpack
 
-from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Store
+from qwink import __version__
+from qwink.cache.embeddings import EmbeddingCache, EncoderOutput, Shared, Store
 from qwink.engine.base import Engine
 from qwink.errors import EngineStopped, OptionError
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.inputs.tools import Tool
+from qwink.native import capabilities
 from qwink.runtime.conversation import Conversation
 from qwink.runtime.drafting import NO_HINTS, DraftHints, Drafting, Speculate
 from qwink.runtime.grammars import Grammars
@@ -67,8 +69,11 @@ class VLM:
         memory: Memory | None = None,
         store: Store | None = None,
         speculate: Speculate = "auto",
+        shared: Shared | None = None,
     ) -> None:
         """`context` limits prompt plus answer, in tokens; `store` keeps encoded images.
+
+        `shared` keeps them for several machines; it is closed with the model.
 
         `speculate`: whether tokens are drafted; see `Drafting`.
         Raises OptionError if the model or the memory budget does not allow that many tokens.
@@ -94,14 +99,18 @@ class VLM:
         self._grammars = Grammars(model.tokenizer, self._vocab_size, self._forbidden)
         vision = model.engine.config.vision
         output = EncoderOutput(
-            vision.out_hidden_size, len(vision.deepstack_layers), vision.merge_size
+            vision.out_hidden_size,
+            len(vision.deepstack_layers),
+            vision.merge_size,
+            # Other kernels and other versions may round differently.
+            "-".join((__version__, *model.engine.about.values(), capabilities().kernels)),
         )
         self.scheduler = Scheduler(
             model.engine,
             self.context,
             self.memory.kv_bytes,
             limits or Limits(),
-            EmbeddingCache(self.memory.image_bytes, output, store),
+            EmbeddingCache(self.memory.image_bytes, output, store, shared),
         )
         # The engine thread must not outlive the last reference to the model.
         self._finalizer = weakref.finalize(self, self.scheduler.close, 0.0)
@@ -171,6 +180,8 @@ class VLM:
         if isinstance(prepared.content, EncodedImage):
             return prepared.content
         patches, embeddings = prepared.content, self.scheduler.embeddings
+        embeddings.prefetch(prepared.key, prepared.grid)
+        embeddings.wait(prepared.key)
         encoded = embeddings.get(prepared.key, prepared.grid)
         if encoded is None:
             encoded = self.scheduler.call(lambda: embeddings.put(engine.encode([patches])[0]))
@@ -387,6 +398,13 @@ class VLM:
         help to draft the answer, and do not change it.
         """
         model = self._open_model()  # before the work of decoding
-        maker = RequestMaker(model, self.context, self._grammars, self.drafting, self._forbidden)
+        maker = RequestMaker(
+            model,
+            self.context,
+            self._grammars,
+            self.drafting,
+            self._forbidden,
+            self.scheduler.embeddings.prefetch,
+        )
         made = MadeOf(messages, image_options, sampling, num_logprobs, continue_final, tools, hints)
         return (yield from maker.steps(made, watch or Stopwatch(), cancelled))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from qwink import __version__
+from qwink.cache.shared import SharedImages
 from qwink.errors import QwinkError
 from qwink.runtime.vlm import VLM
 from qwink.server.auth import Guard
@@ -29,8 +31,10 @@ from qwink.server.job_runner import JobRunner
 from qwink.server.jobs import BatchRequest, job_routes
 from qwink.server.limits import BodyLimit
 from qwink.server.logs import AccessLog, failure_response
+from qwink.server.metrics import Metrics
 from qwink.server.options import ServerOptions
 from qwink.server.page import STATIC, Page
+from qwink.server.patience import Patience
 from qwink.server.pictures import Pictures
 from qwink.server.previews import preview_routes
 from qwink.server.response_schema import ResponseRequest
@@ -38,15 +42,24 @@ from qwink.server.responses import response_routes
 from qwink.server.schema import ChatRequest
 from qwink.server.service import ModelService
 
+if TYPE_CHECKING:
+    from qwink.server.traces import Traces
 
-def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = None) -> FastAPI:
+
+def create_app(
+    model: VLM | Callable[[], VLM],
+    options: ServerOptions | None = None,
+    shared: SharedImages | None = None,
+) -> FastAPI:
     """An app that serves `model` and closes it at shutdown.
 
     If `model` is a function, a background thread calls it to load the model; /ready answers 503
-    until the model is loaded. `app.state.service` is the ModelService behind the routes.
+    until the model is loaded. `shared` is the model's shared store, if it has one; uploads are
+    kept there too. `app.state.service` is the ModelService behind the routes.
     """
     options = options or ServerOptions()
-    service = ModelService(model if callable(model) else lambda: model, options)
+    service = ModelService(model if callable(model) else lambda: model, options, shared)
+    traces = _traces(options)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -55,6 +68,8 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
         yield
         await runner.close()
         await service.close()
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
 
     app = FastAPI(
         title="qwink",
@@ -77,10 +92,38 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
     app.include_router(job_routes(runner))
     _add_status_routes(app, service)
     _add_pages(app)
-    _add_errors(app, service)
+    add_errors(app, lambda: service.retry_after)
     _add_schemas(app)
+    paths = frozenset(str(path) for path in app.openapi()["paths"])
+    _answer_head(app)  # after the document has been made, which would list each route twice
+    add_middleware(app, options, service.arriving, service.metrics, paths, traces=traces)
+    return app
+
+
+def _traces(options: ServerOptions) -> Traces | None:
+    if options.otel is None:
+        return None
+    from qwink.server.traces import Traces
+
+    return Traces.to(options.otel)
+
+
+def add_middleware(
+    app: FastAPI,
+    options: ServerOptions,
+    arriving: Patience,
+    metrics: Metrics,
+    paths: frozenset[str],
+    num_servers: int = 1,
+    traces: Traces | None = None,
+) -> None:
+    """What each request passes through before its route: log, CORS, keys, the body's limits.
+
+    `paths` are logged for requests that were refused before routing. `num_servers`: how many
+    servers are behind the app.
+    """
     # Starlette runs the middleware added last first.
-    app.add_middleware(BodyLimit, options=options, arriving=service.arriving)
+    app.add_middleware(BodyLimit, options=options, arriving=arriving, num_servers=num_servers)
     app.add_middleware(Guard, options=options)
     if options.allow_origin:
         app.add_middleware(
@@ -90,10 +133,7 @@ def create_app(model: VLM | Callable[[], VLM], options: ServerOptions | None = N
             allow_headers=["*"],
             expose_headers=["X-Request-ID", "Retry-After"],
         )
-    paths = frozenset(str(path) for path in app.openapi()["paths"])
-    _answer_head(app)  # after the document has been made, which would list each route twice
-    app.add_middleware(AccessLog, metrics=service.metrics, paths=paths)
-    return app
+    app.add_middleware(AccessLog, metrics=metrics, paths=paths, traces=traces)
 
 
 def _add_status_routes(app: FastAPI, service: ModelService) -> None:
@@ -166,11 +206,11 @@ def _add_pages(app: FastAPI) -> None:
     app.mount("/static", files, name="static")
 
 
-def _add_errors(app: FastAPI, service: ModelService) -> None:
-    """Turn all errors into OpenAI's error object."""
+def add_errors(app: FastAPI, retry_after: Callable[[], int]) -> None:
+    """Turn all errors into OpenAI's error object. `retry_after`: seconds until there is room."""
 
     async def known(http: Request, error: Exception) -> Response:
-        return failure_response(as_failure(error, service.retry_after), http.scope)
+        return failure_response(as_failure(error, retry_after()), http.scope)
 
     async def routing(http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

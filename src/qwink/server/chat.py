@@ -59,7 +59,11 @@ def asked_of(
         turns, continued = turns[:-1], False  # to continue nothing is to begin
     guided = {name: getattr(request, f"guided_{name}") for name in _GUIDED}
     wanted = shape_of_chat(request.response_format, request.structured_outputs, guided)
-    tools = asked_tools(request.tools, request.tool_choice, request.parallel_tool_calls)
+    tools = asked_tools(
+        [tool.function for tool in request.tools or ()],
+        request.tool_choice,
+        request.parallel_tool_calls,
+    )
     shape, place = tools.shape(tokenizer, wanted) or (None, "")
     return Asked(
         model=request.model,

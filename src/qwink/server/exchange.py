@@ -57,6 +57,7 @@ class Exchange:
         self._record: Record = record_of(http.scope)
         self._client = client_of(http.scope)
         self._watch = Stopwatch()
+        self._record.answer_began = time.perf_counter()
         self._results: list[Result] = []
         # A request of a batch has until the batch expires.
         background: float | None = http.scope.get(BACKGROUND)
@@ -137,8 +138,10 @@ class Exchange:
         try:
             async with self._service.preparing.limit(self._deadline - time.monotonic()):
                 fetched = {
-                    url: await self._service.fetch(self._pictures.fetch, url, place, self._watch)
-                    for url, place in self._pictures.on_the_web(asked).items()
+                    url: await self._service.fetch(
+                        self._pictures.fetch, url, place, self._client, self._watch
+                    )
+                    for url, place in self._pictures.elsewhere(asked, self._client).items()
                 }
                 steps = self._prepare_steps(asked, fetched, stopped.is_set)
                 question = await self._service.work_by_turns(steps)
@@ -155,7 +158,7 @@ class Exchange:
     def _prepare_steps(
         self, asked: Asked, fetched: Mapping[str, bytes], stopped: Callable[[], bool]
     ) -> Generator[None, None, Question]:
-        messages = self._pictures.messages(asked, fetched)
+        messages = self._pictures.messages(asked, fetched, self._client)
         try:
             question = yield from self.vlm.prepare_steps(
                 messages,

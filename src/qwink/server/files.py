@@ -48,6 +48,7 @@ def file_routes(runner: JobRunner, options: ServerOptions) -> APIRouter:
             form.get("expires_after[anchor]"), form.get("expires_after[seconds]"), "expires_after"
         )
         content = await file.read()
+        await form.close()
         if store.num_bytes(owner) + len(content) > options.files_mb << 20:
             message = f"your files would take more than {options.files_mb} MiB; delete some first"
             raise Failure(413, message, "file_quota_exceeded", "file")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
+from qwink.server.auth import client_of
 from qwink.server.failures import Failure
 from qwink.server.forms import content_of
 from qwink.server.service import ModelService
@@ -29,7 +31,7 @@ def image_routes(service: ModelService) -> APIRouter:
         `qwink:sha256:` and the SHA-256 of the file.
         """
         content = await content_of(http)
-        found = await service.work(service.uploads.add, content)
+        found = await service.work(service.uploads.add, content, client_of(http.scope))
         return JSONResponse(_document(found))
 
     @router.get("/v1/images", summary="Check which pictures are stored")
@@ -42,13 +44,17 @@ def image_routes(service: ModelService) -> APIRouter:
             raise Failure(
                 400, "id is missing; give ?id=..., once for each picture", "missing_field", "id"
             )
-        found = (service.uploads.find(name) for name in names)
+        client = client_of(http.scope)
+        # All at once: together they wait for the shared store as long as one does.
+        found = await asyncio.gather(
+            *(service.fetch(service.uploads.find, name, client) for name in names)
+        )
         return {"object": "list", "data": [_document(upload) for upload in found if upload]}
 
     @router.head("/v1/images/{key}", summary="Check whether a picture is stored")
-    async def is_stored(key: str) -> Response:
+    async def is_stored(key: str, http: Request) -> Response:
         """200 if the picture is stored, else 404. `key` is an `id`, or the hash alone."""
-        upload = service.uploads.find(key)
+        upload = await service.fetch(service.uploads.find, key, client_of(http.scope))
         return Response(status_code=404 if upload is None else 200)
 
     return router

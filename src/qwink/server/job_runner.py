@@ -13,8 +13,10 @@ import sqlite3
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from filelock import FileLock, Timeout
 from starlette.types import ASGIApp
@@ -24,7 +26,7 @@ from qwink.server.background import BACKGROUND, post
 from qwink.server.failures import Failure
 from qwink.server.job_lines import Line, answered, check_lines, read_body, unanswered
 from qwink.server.job_store import JobStore, Status, StoredBatch
-from qwink.server.service import ModelService
+from qwink.server.options import ServerOptions
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +53,28 @@ class Job:
     running: dict[asyncio.Task[None], Line] = field(default_factory=dict)
 
 
+class Answerer(Protocol):
+    """What answers the requests of batches: whether it can, and whether others come first."""
+
+    draining: bool
+
+    @property
+    def options(self) -> ServerOptions: ...
+    @property
+    def loaded(self) -> bool: ...
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def live_waits(self) -> bool: ...
+
+
 class JobRunner:
     """All batches of a server. Create it anywhere; call `start` in the event loop."""
 
     def __init__(
         self,
         app: ASGIApp,
-        service: ModelService,
+        service: Answerer,
         folder: Path | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -69,19 +86,24 @@ class JobRunner:
         self._wake = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Go on with the batches of an earlier process, if there are any."""
+    def start(self) -> bool:
+        """Go on with the batches of an earlier process, if there are any. Returns whether that was
+        possible.
+        """
         if self._folder is not None and JobStore.exists(self._folder):
             try:
                 self.store()
             except Failure as failure:
                 logger.warning("batches are not continued: %s", failure.message)
+                return False
+        return True
 
     def store(self) -> JobStore:
         """The files and batches, opened at the first use. Raises Failure if they cannot be kept."""
         if self._store is None:
             self._store = self._open()
-            self._main = asyncio.create_task(self._run())
+            # Not in the context of the request that is the first to need the store.
+            self._main = asyncio.create_task(self._run(), context=Context())
         return self._store
 
     def _open(self) -> JobStore:

@@ -23,6 +23,10 @@ _BODIES_AT_ONCE = 8  # all bodies in memory may take as much as this many of the
 _KEY = "qwink_body"
 
 
+# Methods of requests whose bodies are not read.
+BODILESS = ("GET", "HEAD", "OPTIONS")
+
+
 class ClientGone(Exception):
     """The client disconnected before the response was complete."""
 
@@ -80,13 +84,16 @@ class BodyLimit:
     The app gets the body from `body_of`.
     """
 
-    def __init__(self, app: ASGIApp, options: ServerOptions, arriving: Patience) -> None:
+    def __init__(
+        self, app: ASGIApp, options: ServerOptions, arriving: Patience, num_servers: int = 1
+    ) -> None:
+        """`num_servers`: how many servers answer the requests, each with bodies of its own."""
         self._app, self._max, self._timeout = app, options.max_body, options.body_timeout
         self._arriving = arriving
-        self.bodies = Bodies(_BODIES_AT_ONCE * options.max_body)
+        self.bodies = Bodies(num_servers * _BODIES_AT_ONCE * options.max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if scope["type"] != "http" or scope["method"] in BODILESS:
             await self._app(scope, receive, send)
             return
         body = scope[_KEY] = Body(self.bodies)

@@ -14,7 +14,7 @@ import uuid
 import warnings
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from qwink.server.failures import CLIENT_GONE, Failure, as_failure
 from qwink.server.fields import printable
 from qwink.server.metrics import Metrics
+
+if TYPE_CHECKING:
+    from qwink.server.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +34,18 @@ _KEY = "qwink"
 
 @dataclass(slots=True)
 class Record:
-    """What the log line of one request says. Handlers add to `details`."""
+    """What the log line of one request says. Handlers add to `details`.
+
+    `answer_began` is when its answer's times began, on the clock of `time.perf_counter`.
+    `elsewhere`: another server answers the request, and logs and counts it.
+    """
 
     request_id: str
     details: dict[str, Any] = field(default_factory=dict)
     status: int = 0
+    answer_began: float = 0.0
     client_gone: bool = False
+    elsewhere: bool = False
 
 
 def record_of(scope: Scope) -> Record:
@@ -51,9 +60,16 @@ class AccessLog:
     It also turns exceptions that no handler caught into a response.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, paths: frozenset[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        paths: frozenset[str],
+        traces: Traces | None = None,
+    ) -> None:
         """`paths` are logged for requests that were refused before routing; others are not."""
         self._app, self._metrics, self._paths = app, metrics, paths
+        self._traces = traces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -83,19 +99,29 @@ class AccessLog:
                 logger.exception("a request failed", extra={"request_id": record.request_id})
                 await respond(as_failure(error), scope, receive, send_with_id)
         finally:
-            seconds = time.perf_counter() - start
-            status = CLIENT_GONE if record.client_gone else record.status or 500
-            known = scope["path"] if scope["path"] in self._paths else "unmatched"
-            route = getattr(scope.get("route"), "path", None) or known
-            self._metrics.count_request(route, status, seconds)
-            entry = {
-                "request_id": record.request_id,
-                "method": scope["method"],
-                "route": route,
-                "status": status,
-                "ms": round(seconds * 1e3, 1),
-            }
-            logger.info("request", extra={"fields": entry | record.details})
+            if not record.elsewhere:
+                self._tell(scope, record, start)
+
+    def _tell(self, scope: Scope, record: Record, start: float) -> None:
+        end = time.perf_counter()
+        seconds = end - start
+        status = CLIENT_GONE if record.client_gone else record.status or 500
+        known = scope["path"] if scope["path"] in self._paths else "unmatched"
+        route = getattr(scope.get("route"), "path", None) or known
+        self._metrics.count_request(route, status, seconds)
+        entry = {
+            "request_id": record.request_id,
+            "method": scope["method"],
+            "route": route,
+            "status": status,
+            "ms": round(seconds * 1e3, 1),
+        }
+        logger.info("request", extra={"fields": entry | record.details})
+        if self._traces is not None:
+            from qwink.server.traces import Times
+
+            times = Times(start, record.answer_began or start, end, time.time_ns())
+            self._traces.add(scope, entry, record.details, times)
 
 
 def failure_response(failure: Failure, scope: Scope) -> Response:

@@ -198,6 +198,9 @@ def _as_parts(content: Any) -> Any:
     raise InvalidField(f"content must be a string or a list of parts; {_HOW}")
 
 
+AS_PARTS = BeforeValidator(_as_parts, json_schema_input_type=Any)
+
+
 class ChatMessage(Lenient):
     """One turn. Only turns of the user may hold pictures and videos, and results of tools pictures.
 
@@ -205,7 +208,7 @@ class ChatMessage(Lenient):
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[list[Part], BeforeValidator(_as_parts, json_schema_input_type=Any)]
+    content: Annotated[list[Part], AS_PARTS]
     name: str | None = None
     tool_calls: list[MessageCall] | None = None
     tool_call_id: str | None = None

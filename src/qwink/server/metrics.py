@@ -10,6 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from qwink import __version__
+from qwink.cache.redis import RedisStore
+from qwink.cache.shared import SharedImages
 from qwink.runtime.vlm import VLM
 from qwink.types import STAGES, Result
 
@@ -125,6 +127,8 @@ class _EngineCollector(Collector):
         yield generated
         yield from self._memory()
         yield from self._caches()
+        if isinstance(scheduler.embeddings.shared, SharedImages):
+            yield from _store(scheduler.embeddings.shared.store)
 
     def _memory(self) -> Iterable[Metric]:
         """The parts of the memory budget, and the use of each."""
@@ -167,6 +171,29 @@ class _EngineCollector(Collector):
         hits.add_metric(["embeddings_on_disk"], embeddings.store_hits)
         num_bytes.add_metric(["earlier_answers"], self._drafting.earlier.num_bytes)
         return hits, misses, evictions, num_bytes
+
+
+def _store(store: RedisStore) -> Iterable[Metric]:
+    """How the shared store answers."""
+    for side, counts in (("reads", store.reads), ("writes", store.writes)):
+        calls = CounterMetricFamily(
+            f"qwink_store_{side}", f"{side.capitalize()} of the shared store.", labels=["outcome"]
+        )
+        for outcome, number in sorted(counts.items()):
+            calls.add_metric([outcome], number)
+        yield calls
+    passed = CounterMetricFamily(
+        "qwink_store_bytes", "Bytes read from and written to the shared store.", labels=["side"]
+    )
+    skipped = GaugeMetricFamily(
+        "qwink_store_skipped", "1 while the shared store is skipped, else 0.", labels=["side"]
+    )
+    for side, breaker in store.breakers.items():
+        passed.add_metric([side], store.num_bytes[side])
+        skipped.add_metric([side], float(breaker.state != "closed"))
+    yield passed
+    yield skipped
+    yield _gauge("qwink_store_queued_bytes", "Bytes waiting to be written.", store.num_queued_bytes)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

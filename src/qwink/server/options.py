@@ -15,14 +15,22 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from qwink.cache.address import StoreOptions, without_password
 from qwink.errors import OptionError
 from qwink.inputs.images import MAX_IMAGE_PIXELS
 from qwink.runtime.drafting import SPECULATE
 from qwink.runtime.memory import Memory
-from qwink.settings import expand_user, is_service_url, unknown_variables
+from qwink.settings import (
+    STORE_ENTRY_MB,
+    expand_user,
+    is_service_url,
+    unknown_variables,
+)
 
-_SECRET = "api_keys"
+# Secrets, and the options that name their files instead.
+_SECRETS = {"api_keys": "api_key_file", "store_secret": "store_secret_file"}
 _BY_LINE = "warm"
+_ROUTING = ("picture", "load")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 # Origins in the form that browsers send: lower case, no default port, no path.
@@ -76,6 +84,19 @@ class ServerOptions:
     disk_cache: bool = True
     cache_dir: Path | None = None
     disk_cache_mb: int = 4096
+    # Shared by several servers; the URL may hold a password.
+    store: str | None = field(default=None, repr=False)
+    store_ttl: float | None = None
+    store_entry_mb: int = STORE_ENTRY_MB
+    store_secret: str | None = field(default=None, repr=False)
+    store_secret_file: Path | None = None
+
+    otel: str | None = None  # URL of a collector of traces, by OTLP over HTTP
+
+    ray: str | None = None  # local, or the address of a Ray cluster; None: one process
+    ray_name: str = "qwink"  # of the application on the cluster
+    ray_routing: str = "picture"  # which replica gets a request: picture, load
+    replicas: str = "1"  # N, or MIN-MAX for as many as the load asks
 
     def __post_init__(self) -> None:
         counts = (
@@ -89,6 +110,7 @@ class ServerOptions:
             "files_mb",
             "memory_mb",
             "disk_cache_mb",
+            "store_entry_mb",
         )
         for name in counts:
             value = getattr(self, name)
@@ -97,6 +119,13 @@ class ServerOptions:
         if self.speculate not in SPECULATE:
             wanted = " or ".join(SPECULATE)
             raise OptionError(f"speculate is {self.speculate!r}; it must be {wanted}")
+        if self.ray_routing not in _ROUTING:
+            wanted = " or ".join(_ROUTING)
+            raise OptionError(f"ray_routing is {self.ray_routing!r}; it must be {wanted}")
+        if self.otel is not None and not re.match(r"https?://[^/\s]", self.otel):
+            raise OptionError(
+                f"otel is {self.otel!r}; it must be a URL such as http://127.0.0.1:4318"
+            )
         if self.grace < 0:
             raise OptionError(f"grace is {self.grace}; it must be 0 or more")
         for name in ("request_timeout", "fetch_timeout", "body_timeout", "send_timeout"):
@@ -105,6 +134,10 @@ class ServerOptions:
         if not 0 <= self.port <= 65535:
             raise OptionError(f"port is {self.port}; it must be between 0 and 65535")
         self._check_hosts()
+        if self.store:
+            store_of(self)
+        elif self.store_ttl is not None:
+            raise OptionError("store_ttl needs a store; give its URL as store")
 
     def _check_hosts(self) -> None:
         """Raises OptionError for hosts and origins that no request can match."""
@@ -131,12 +164,14 @@ class ServerOptions:
         return self.max_body_mb << 20
 
     def as_toml(self) -> str:
-        """All options except the API keys; an unset option becomes a comment."""
+        """All options without keys, secrets and passwords; an unset option becomes a comment."""
         lines = []
         for option in fields(self):
-            if option.name == _SECRET:
+            if option.name in _SECRETS:
                 continue
             value = getattr(self, option.name)
+            if option.name == "store" and value is not None:
+                value = without_password(value)
             if value is None:
                 lines.append(f"# {option.name} =")
             else:
@@ -147,6 +182,14 @@ class ServerOptions:
 def memory_of(options: ServerOptions) -> Memory:
     """The memory budget of the options, divided into its parts."""
     return Memory.divide(options.memory_mb << 20) if options.memory_mb else Memory.default()
+
+
+def store_of(options: ServerOptions) -> StoreOptions | None:
+    """The shared store of the options. Raises OptionError."""
+    if not options.store:
+        return None
+    secret = (options.store_secret or "").encode("utf-8", "surrogateescape")
+    return StoreOptions(options.store, options.store_ttl, options.store_entry_mb << 20, secret)
 
 
 def resolve(
@@ -163,10 +206,12 @@ def resolve(
     given = {name: value for name, value in flags.items() if value is not None}
     values |= _from_environment(environment, given) | given
     options = ServerOptions(**values)
-    if options.api_key_file is None:
-        return options
-    keys = (*options.api_keys, *_read_keys(options.api_key_file))
-    return ServerOptions(**(values | {_SECRET: tuple(dict.fromkeys(keys))}))
+    if options.api_key_file is not None:
+        keys = (*options.api_keys, *_read_keys(options.api_key_file))
+        values["api_keys"] = tuple(dict.fromkeys(keys))
+    if options.store_secret_file is not None:
+        values["store_secret"] = _read_secret(options.store_secret_file)
+    return ServerOptions(**values)
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -174,14 +219,22 @@ def _from_file(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"cannot read {path}: {error}") from None
+    return from_document(str(path), document)
+
+
+def from_document(where: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of options from a TOML file or the like; `where` names it in errors.
+
+    Raises OptionError for an unknown key or a value of the wrong type.
+    """
     kinds = _kinds()
     values = {}
     for key, value in document.items():
-        if key == _SECRET:
-            raise OptionError(f"{path}: api_keys are secrets; put them in a file (api_key_file)")
+        if key in _SECRETS:
+            raise OptionError(f"{where}: {key} must not be here; use a file ({_SECRETS[key]})")
         if key not in kinds:
-            raise OptionError(f"{path}: unknown key {key!r}; see qwink serve --print-config")
-        values[key] = _from_toml(f"{path}: {key}", kinds[key], value)
+            raise OptionError(f"{where}: unknown key {key!r}; see qwink serve --print-config")
+        values[key] = _from_toml(f"{where}: {key}", kinds[key], value)
     return values
 
 
@@ -252,6 +305,16 @@ def _read_keys(path: Path) -> list[str]:
     if not keys:
         raise OptionError(f"{path} holds no API key; write one key per line")
     return keys
+
+
+def _read_secret(path: Path) -> str:
+    try:
+        secret = path.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise OptionError(f"cannot read the store's secret in {path}: {error}") from None
+    if not secret:
+        raise OptionError(f"{path} is empty; write the store's secret into it")
+    return secret
 
 
 def _kinds() -> dict[str, str]:

@@ -13,7 +13,7 @@ from qwink.runtime.stopwatch import Stopwatch
 from qwink.server.asked import Asked, AskedPart, AskedPdf, AskedVideo
 from qwink.server.failures import Failure
 from qwink.server.options import ServerOptions
-from qwink.server.uploads import SCHEME, Uploads
+from qwink.server.uploads import NEEDED_S, SCHEME, Uploads
 from qwink.types import Message, Video
 
 
@@ -23,8 +23,10 @@ class Pictures:
     def __init__(self, options: ServerOptions, uploads: Uploads) -> None:
         self._options, self._uploads = options, uploads
 
-    def on_the_web(self, asked: Asked) -> dict[str, str]:
+    def elsewhere(self, asked: Asked, client: str) -> dict[str, str]:
         """The URLs to `fetch` before `messages`, each with the field that holds it first.
+
+        They are on the web, or name uploads that only the shared store may have.
 
         Raises Failure for a request with too many pictures, so that none is fetched.
         """
@@ -41,19 +43,20 @@ class Pictures:
                 field = part.place.partition("[")[0]
                 raise Failure(400, message, "too_many_images", field)
             for url in urls:
-                if _is_on_the_web(url):
-                    found.setdefault(url.strip(), part.place)
+                url = url.strip()
+                if _is_on_the_web(url) or self._uploads.is_elsewhere(url, client):
+                    found.setdefault(url, part.place)
         return found
 
-    def messages(self, asked: Asked, fetched: Mapping[str, bytes]) -> list[Message]:
-        """The turns; `fetched` has the content of each URL.
+    def messages(self, asked: Asked, fetched: Mapping[str, bytes], client: str) -> list[Message]:
+        """The turns of a client; `fetched` has the content of each URL that is elsewhere.
 
         Raises Failure, naming the field, for a picture that it cannot get.
         """
         sizes = replace(asked.sizes, max_image_pixels=self._options.max_image_pixels)
         turns = []
         for turn in asked.turns:
-            parts = [self._part(part, sizes, fetched) for part in turn.parts]
+            parts = [self._part(part, sizes, fetched, client) for part in turn.parts]
             turns.append(Message(turn.role, tuple(parts), turn.calls))
         return turns
 
@@ -62,40 +65,48 @@ class Pictures:
         part: AskedPart,
         sizes: ImageOptions,
         fetched: Mapping[str, bytes],
+        client: str,
     ) -> str | ImagePart:
         if isinstance(part, str):
             return part
         if isinstance(part, AskedVideo):
-            sources = [self._source(url, fetched, part.place) for url in part.urls]
+            sources = [self._source(url, fetched, part.place, client) for url in part.urls]
             video = Video(sources if part.of_pictures else sources[0], part.fps)
             return ImagePart(video, replace(sizes, video=part.options))
         if isinstance(part, AskedPdf):
             return ImagePart(part.url, replace(sizes, pdf=part.options))
         options = replace(sizes, task=part.task or sizes.task)
-        return ImagePart(self._source(part.url, fetched, part.place), options)
+        return ImagePart(self._source(part.url, fetched, part.place, client), options)
 
-    def _source(self, url: str, fetched: Mapping[str, bytes], place: str) -> str | bytes:
+    def _source(
+        self, url: str, fetched: Mapping[str, bytes], place: str, client: str
+    ) -> str | bytes:
         if is_data_url(url):
             return url  # `prepare` decodes it and counts the time as stage decode
         url = url.strip()
-        if url.startswith(SCHEME):
-            upload = self._uploads.find(url)
-            if upload is None:
-                message = f"{place}: this picture is not stored here; upload it to /v1/images first"
-                raise Failure(400, message, "image_not_found", place)
-            return upload.content
         if url in fetched:
             return fetched[url]
+        if url.startswith(SCHEME):
+            return self._upload(url, place, client)
         message = (
             f"{place} must be a data URL (data:image/png;base64,...), {SCHEME}sha256:... of an "
             "uploaded picture, or http(s)"
         )
         raise Failure(400, message, "invalid_value", place)
 
-    def fetch(self, url: str, place: str, watch: Stopwatch) -> bytes:
+    def fetch(self, url: str, place: str, client: str, watch: Stopwatch) -> bytes:
         """The content of a URL, which takes a while. Raises Failure, naming the field."""
         with watch.stage("fetch"):
+            if url.startswith(SCHEME):
+                return self._upload(url, place, client)
             return self._fetch(url, place)
+
+    def _upload(self, url: str, place: str, client: str) -> bytes:
+        upload = self._uploads.find(url, client, NEEDED_S)
+        if upload is None:
+            message = f"{place}: this picture is not stored here; upload it to /v1/images first"
+            raise Failure(400, message, "image_not_found", place)
+        return upload.content
 
     def _fetch(self, url: str, place: str) -> bytes:
         options = self._options

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from qwink.inputs.tokenizer import Tokenizer
 from qwink.server.choice import TokenFormatter
 from qwink.server.completion import remarks_of
 from qwink.server.failures import Failure
+from qwink.server.output import OutputItems
 from qwink.server.response_schema import ResponseRequest
 from qwink.server.sse import Answer
-from qwink.types import Event, Result, SamplingParams, TokenLogprob
+from qwink.types import Event, Result, SamplingParams
 
 
 class ResponseFormatter:
-    """Formats one answer for its client; keeps ids, the count of events and the text so far."""
+    """Formats one answer for its client; keeps the id, the count of events and the items so far."""
 
     last = b""  # OpenAI's stream ends with response.completed
 
     def __init__(
-        self, request: ResponseRequest, sampling: SamplingParams, tokenizer: Tokenizer
+        self,
+        request: ResponseRequest,
+        sampling: SamplingParams,
+        tokenizer: Tokenizer,
+        *,
+        calls: bool = False,
     ) -> None:
-        self._item_id = f"msg_{uuid.uuid4().hex}"
-        self._tokens = TokenFormatter(tokenizer) if request.include else None
-        self._logprobs: list[dict[str, Any]] = []
-        self._text: list[str] = []
+        """`calls`: whether the answer may call tools."""
+        spelling = TokenFormatter(tokenizer) if request.include else None
+        self._items = OutputItems(spelling, calls=calls)
         self._num_events = 0
-        self._begun = False
         self._head: dict[str, Any] = {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response",
@@ -44,7 +48,7 @@ class ResponseFormatter:
             "metadata": request.metadata or {},
             "model": request.model,
             "output": [],
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": None,
             "prompt_cache_key": request.prompt_cache_key,
             "reasoning": {"effort": None, "summary": None},
@@ -53,8 +57,8 @@ class ResponseFormatter:
             "store": False,
             "temperature": sampling.temperature,
             "text": {"format": (request.text and request.text.format) or {"type": "text"}},
-            "tool_choice": "auto",
-            "tools": [],
+            "tool_choice": request.tool_choice or "auto",
+            "tools": [tool.document() for tool in request.tools or ()],
             "top_logprobs": request.top_logprobs or 0,
             "top_p": sampling.top_p,
             "truncation": "disabled",
@@ -65,7 +69,11 @@ class ResponseFormatter:
     def document(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The whole answer as a `response` object."""
         (answer,) = answers
-        return self._response(answer.result, self._spelt(answer.logprobs))
+        for _ in self._items.feed(answer.result.text, answer.logprobs):
+            pass
+        for _ in self._items.finish(_status(answer.result)):
+            pass
+        return self._response(answer.result)
 
     def opening(self) -> Iterator[dict[str, Any]]:
         """The two events that come before anything is known of the answer."""
@@ -74,15 +82,14 @@ class ResponseFormatter:
 
     def chunks(self, event: Event, number: int = 0) -> Iterator[dict[str, Any]]:
         """The events to stream for an event. OpenAI has none for the stages of a prompt."""
-        if event.text or event.logprobs:
-            yield from self._begin()
-            logprobs = self._spelt(event.logprobs)
-            self._text.append(event.text)
-            self._logprobs += logprobs
-            yield self._piece("delta", delta=event.text, logprobs=logprobs)
-        if event.result is not None:
-            yield from self._begin()
-            yield from self._end(event.result)
+        for one in self._items.feed(event.text, event.logprobs):
+            yield self._numbered(one)
+        result = event.result
+        if result is not None:
+            for one in self._items.finish(_status(result)):
+                yield self._numbered(one)
+            response = self._response(result)
+            yield self._event(f"response.{response['status']}", response=response)
 
     def failed(self, failure: Failure) -> dict[str, Any]:
         """The event that ends a stream whose answer broke off."""
@@ -91,32 +98,15 @@ class ResponseFormatter:
             "response.failed", response=self._head | {"status": "failed", "error": error}
         )
 
-    def _begin(self) -> Iterator[dict[str, Any]]:
-        if self._begun:
-            return
-        self._begun = True
-        item = self._item("in_progress", [])
-        yield self._event("response.output_item.added", output_index=0, item=item)
-        yield self._part("added", _text_part("", []))
-
-    def _end(self, result: Result) -> Iterator[dict[str, Any]]:
-        text = "".join(self._text)
-        yield self._piece("done", text=text, logprobs=self._logprobs)
-        yield self._part("done", _text_part(text, self._logprobs))
-        response = self._response(result, self._logprobs)
-        item = response["output"][0]
-        yield self._event("response.output_item.done", output_index=0, item=item)
-        yield self._event(f"response.{response['status']}", response=response)
-
-    def _response(self, result: Result, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
-        complete = result.finish_reason == "stop"
-        status = "completed" if complete else "incomplete"
+    def _response(self, result: Result) -> dict[str, Any]:
+        status = _status(result)
+        complete = status == "completed"
         usage = result.usage
         return self._head | {
             "status": status,
             "completed_at": int(time.time()) if complete else None,
             "incomplete_details": None if complete else {"reason": "max_output_tokens"},
-            "output": [self._item(status, [_text_part(result.text, logprobs)])],
+            "output": self._items.documents,
             "usage": {
                 "input_tokens": usage.prompt_tokens,
                 "input_tokens_details": {
@@ -132,30 +122,13 @@ class ResponseFormatter:
             **remarks_of(result),
         }
 
-    def _item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": self._item_id,
-            "type": "message",
-            "status": status,
-            "role": "assistant",
-            "content": content,
-        }
-
-    def _piece(self, kind: str, **fields: Any) -> dict[str, Any]:
-        place = {"item_id": self._item_id, "output_index": 0, "content_index": 0}
-        return self._event(f"response.output_text.{kind}", **place, **fields)
-
-    def _part(self, kind: str, part: dict[str, Any]) -> dict[str, Any]:
-        place = {"item_id": self._item_id, "output_index": 0, "content_index": 0}
-        return self._event(f"response.content_part.{kind}", **place, part=part)
-
     def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
+        return self._numbered({"type": kind, **fields})
+
+    def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
         self._num_events += 1
-        return {"type": kind, "sequence_number": self._num_events - 1, **fields}
-
-    def _spelt(self, logprobs: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
-        return self._tokens.all(logprobs) if self._tokens else []
+        return event | {"sequence_number": self._num_events - 1}
 
 
-def _text_part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+def _status(result: Result) -> str:
+    return "completed" if result.finish_reason == "stop" else "incomplete"

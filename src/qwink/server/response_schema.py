@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from qwink.server.fields import (
     Count,
@@ -16,15 +16,18 @@ from qwink.server.fields import (
     empty,
     without_unsupported,
 )
-from qwink.server.messages import ChatMessage
-from qwink.server.schema import COMMON_UNSUPPORTED, AnswerRequest
+from qwink.server.messages import AS_PARTS, ChatMessage, Part
+from qwink.server.schema import COMMON_UNSUPPORTED, MAX_TOOLS, AnswerRequest
+from qwink.server.tool_schema import ResponseTool
 
 _ONE = "invalid_value"
 _NO_STORE = "this server stores no answers; send the earlier turns in input"
-_NO_TOOLS = "this server calls no functions; write it as the text of a message"
-_NO_FUNCTIONS = (
-    "this endpoint calls no functions; leave it out, or use /v1/chat/completions, which does"
+_NO_ITEM = (
+    "items are of type message, function_call or function_call_output; write it as the text of a "
+    "message"
 )
+_CALL_ITEM = 'write items of type "function_call" and "function_call_output"'
+_OF_ANSWERS = ("type", "id", "status", "phase", "caller", "created_by", "parsed_arguments")
 LOGPROBS = "message.output_text.logprobs"
 # What OpenAI can add to an answer about reasoning, tools and inputs: here there is none of it to
 # add, so they ask for nothing. Clients send them with each request.
@@ -63,18 +66,13 @@ RESPONSE_UNSUPPORTED = COMMON_UNSUPPORTED | {
     ),
     "conversation": Unsupported(_NO_STORE, empty),
     "image": Unsupported("answers are text; leave it out", all_empty),
-    "max_tool_calls": Unsupported("this server calls no tools; leave it out", _count),
+    "max_tool_calls": Unsupported("this server has no tools of its own; leave it out", _count),
     "previous_response_id": Unsupported(_NO_STORE, empty),
     "prompt": Unsupported("this server stores no prompts; send their text in input", empty),
     "reasoning": Unsupported(
         'this model answers without reasoning first; write {"effort": "none"} or leave it out',
         _no_reasoning,
     ),
-    "parallel_tool_calls": Unsupported(_NO_FUNCTIONS, among(True, False)),
-    "tool_choice": Unsupported(
-        'there are no tools to choose from; write "none" or leave it out', among("none", "auto")
-    ),
-    "tools": Unsupported(_NO_FUNCTIONS, empty),
     "truncation": Unsupported(
         'nothing is left out of a conversation; write "disabled" or leave it out',
         among("disabled"),
@@ -84,29 +82,66 @@ RESPONSE_UNSUPPORTED = COMMON_UNSUPPORTED | {
 
 
 _NO_CALLS = {
-    "tool_calls": Unsupported(_NO_TOOLS, empty),
-    "tool_call_id": Unsupported(_NO_TOOLS, empty),
+    "tool_calls": Unsupported(_CALL_ITEM, empty),
+    "tool_call_id": Unsupported(_CALL_ITEM, empty),
 }
 
 
 class InputItem(ChatMessage):
-    """A message. OpenAI's other items belong to tools and to reasoning."""
+    """A message, a call of a function, or its result, which a turn of role tool is here."""
+
+    content: Annotated[list[Part], AS_PARTS] = Field(
+        validation_alias=AliasChoices("content", "output")
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _is_message(cls, item: Any) -> Any:
         if not isinstance(item, dict):
             raise InvalidField('an item must be an object: {"role": "user", "content": "..."}')
-        if item.get("type") not in (None, "message"):
-            advice = _NO_STORE if item["type"] == "item_reference" else _NO_TOOLS
-            message = f"only items of type message are supported: {advice}"
+        kind = item.get("type")
+        # What answers carry along, and clients send back.
+        item = {k: v for k, v in item.items() if k not in _OF_ANSWERS}
+        if kind == "function_call":
+            return _call(item)
+        if kind == "function_call_output":
+            return _result(item)
+        if kind not in (None, "message"):
+            advice = _NO_STORE if kind == "item_reference" else _NO_ITEM
+            message = f"this type of item is not supported: {advice}"
             raise InvalidField(message, "unsupported_field", "type")
         if item.get("role") in ("tool", "function"):
-            message = f"turns of role {item['role']} are not supported: {_NO_TOOLS}"
+            message = f"turns of role {item['role']} are not supported: {_CALL_ITEM}"
             raise InvalidField(message, field="role")
-        item = without_unsupported(item, _NO_CALLS)
-        # What answers carry along, and clients send back.
-        return {k: v for k, v in item.items() if k not in ("type", "id", "status", "phase")}
+        return without_unsupported(item, _NO_CALLS)
+
+
+def _call(item: dict[str, Any]) -> dict[str, Any]:
+    """A call as a turn of the assistant."""
+    name, arguments = item.pop("name", None), item.pop("arguments", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidField("a call needs the name of its function", field="name")
+    if not isinstance(arguments, str):
+        message = "a call needs its arguments, a JSON object as a string"
+        raise InvalidField(message, field="arguments")
+    function = {"name": name, "arguments": arguments}
+    call = {"id": _call_id(item), "function": function}
+    return item | {"role": "assistant", "tool_calls": [call]}
+
+
+def _result(item: dict[str, Any]) -> dict[str, Any]:
+    """A result as a turn of role tool."""
+    if item.get("output") is None:
+        raise InvalidField("a result needs output, a string", "missing_field", "output")
+    item.pop("name", None)
+    return item | {"role": "tool", "tool_call_id": _call_id(item)}
+
+
+def _call_id(item: dict[str, Any]) -> str:
+    name = item.pop("call_id", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidField("it needs the id of the call, a string", field="call_id")
+    return name
 
 
 class TextOptions(Lenient):
@@ -128,6 +163,9 @@ class ResponseRequest(AnswerRequest):
     instructions: str | None = None
     max_output_tokens: Count | None = None
     text: TextOptions | None = None
+    tools: list[ResponseTool] | None = Field(None, max_length=MAX_TOOLS)
+    tool_choice: Any = Field(None, description="none, auto, required, or a function's name.")
+    parallel_tool_calls: bool | None = None
     include: list[Literal["message.output_text.logprobs"]] | None = None
     is_text: bool = Field(False, exclude=True)  # whether `input` was a string
 

@@ -15,6 +15,8 @@ from dataclasses import fields, replace
 import uvicorn
 
 from qwink import signals
+from qwink.cache.embeddings import Shared
+from qwink.cache.shared import SharedImages
 from qwink.errors import Cancelled, OptionError, QwinkError
 from qwink.export.identity import Progress, Report
 from qwink.native import capabilities
@@ -25,7 +27,7 @@ from qwink.runtime.waiting import Limits
 from qwink.server.app import create_app
 from qwink.server.limits import HttpProtocol
 from qwink.server.logs import set_up
-from qwink.server.options import ServerOptions, memory_of
+from qwink.server.options import ServerOptions, memory_of, store_of
 from qwink.server.service import ModelService
 from qwink.settings import Settings
 
@@ -45,18 +47,23 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
     """
     signals.leave_at_once()
     set_up()
+    wanted = store_of(options)
+    shared = None if wanted is None else SharedImages.open(wanted)
     listener = _listen(options.host, options.port)
-    address = _address(options.host, listener.getsockname()[1])
+    address = address_of(options.host, listener.getsockname()[1])
     say(f"qwink: listening on {address} (API: {address}/v1, documentation: {address}/docs)")
     if options.engine != "torch":
         here = capabilities()
         advice = f"; {here.advice}" if here.advice else ""
         say(f"qwink: kernels on this processor: {here.kernels}{advice}")
-    if options.host not in _LOOPBACK and not options.api_keys:
-        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
+    warn_if_open(options, say)
+    if wanted is not None:
+        say(f"qwink: shared store: {wanted.place}")
     try:
-        still_loading = asyncio.run(_serve(listener, options, settings, say))
+        still_loading = asyncio.run(_serve(listener, options, settings, say, shared))
     finally:
+        if shared is not None:
+            shared.close()
         signals.leave_at_once()
         atexit.register(signals.ignore)
     if still_loading:
@@ -65,8 +72,18 @@ def serve(options: ServerOptions, settings: Settings, say: Say = print) -> None:
         os._exit(0)
 
 
+def warn_if_open(options: ServerOptions, say: Say) -> None:
+    """Say so if everyone can use the server."""
+    if options.host not in _LOOPBACK and not options.api_keys:
+        say("qwink: warning: no API keys: everyone who can connect can use it; see --api-key-file")
+
+
 async def _serve(
-    listener: socket.socket, options: ServerOptions, settings: Settings, say: Say
+    listener: socket.socket,
+    options: ServerOptions,
+    settings: Settings,
+    say: Say,
+    shared: SharedImages | None,
 ) -> bool:
     """Returns whether the model is still loading."""
     stopping = threading.Event()
@@ -77,7 +94,7 @@ async def _serve(
 
     if options.files_dir is None:
         options = replace(options, files_dir=settings.files)
-    app = create_app(lambda: load_model(options, settings, report), options)
+    app = create_app(lambda: load_model(options, settings, report, shared), options, shared)
     service: ModelService = app.state.service
     server = _Server(
         uvicorn.Config(
@@ -166,7 +183,12 @@ class _Server(uvicorn.Server):
         yield
 
 
-def load_model(options: ServerOptions, settings: Settings, report: Report = lambda _: None) -> VLM:
+def load_model(
+    options: ServerOptions,
+    settings: Settings,
+    report: Report = lambda _: None,
+    shared: Shared | None = None,
+) -> VLM:
     """The model that the options describe; `report` follows an export."""
     store = None
     if options.disk_cache:
@@ -181,8 +203,9 @@ def load_model(options: ServerOptions, settings: Settings, report: Report = lamb
         limits=Limits(max_running=options.max_running, max_waiting=options.max_waiting),
         memory=memory_of(options),
         store=store,
+        shared=shared,
         speculate="off" if options.speculate == "off" else "auto",
-        settings=settings,
+        settings=replace(settings, store=None),  # the options have it
         report=report,
     )
 
@@ -190,13 +213,17 @@ def load_model(options: ServerOptions, settings: Settings, report: Report = lamb
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=256)
+        listener = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         why = error.strerror or error
         raise OptionError(f"cannot listen on {host}:{port}: {why}; choose another --port") from None
+    # asyncio sends small pieces at once (TCP_NODELAY) on sockets that name their protocol only.
+    # Otherwise each response waits for the client's delayed acknowledgement, 40 ms on Linux.
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, listener.detach())
 
 
-def _address(host: str, port: int) -> str:
+def address_of(host: str, port: int) -> str:
+    """The URL of a server that listens there, for this machine."""
     name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     if ":" in name and not name.startswith("["):
         name = f"[{name}]"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from qwink.cache.shared import SharedImages
 from qwink.errors import DeadlineExceeded, EngineStopped, Overloaded
 from qwink.runtime.joined import Running
 from qwink.runtime.request import Listener, Request
@@ -18,6 +19,7 @@ from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.metrics import Metrics
 from qwink.server.options import ServerOptions, memory_of
 from qwink.server.patience import Patience
+from qwink.server.shared_uploads import SharedUploads
 from qwink.server.uploads import Uploads
 from qwink.types import Event, Message, Result
 
@@ -36,9 +38,19 @@ class ModelService:
     Create it anywhere; call `start` inside the event loop.
     """
 
-    def __init__(self, load: Callable[[], VLM], options: ServerOptions) -> None:
+    def __init__(
+        self,
+        load: Callable[[], VLM],
+        options: ServerOptions,
+        shared: SharedImages | None = None,
+    ) -> None:
+        """`shared` is the store that the model has too, for uploads."""
         self.options = options
-        self.uploads = Uploads(memory_of(options).upload_bytes, options.max_image_pixels)
+        self.uploads = Uploads(
+            memory_of(options).upload_bytes,
+            options.max_image_pixels,
+            None if shared is None else SharedUploads(shared.store),
+        )
         self.metrics = Metrics()
         self.error: BaseException | None = None  # why the model did not load, or stopped
         self.draining = False

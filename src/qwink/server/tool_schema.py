@@ -7,9 +7,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from qwink.server.fields import INTEGRAL, InvalidField, Lenient
+from qwink.server.fields import (
+    INTEGRAL,
+    InvalidField,
+    Lenient,
+    Unsupported,
+    among,
+    empty,
+    without_unsupported,
+)
 
 _NAME = r"^[a-zA-Z0-9_-]{1,64}$"
+_HOW_FLAT = 'write {"type": "function", "name": "...", "parameters": {...}}'
 _HOW = 'write {"type": "function", "function": {"name": "...", "parameters": {...}}}'
 
 
@@ -38,6 +47,45 @@ class FunctionTool(Lenient):
             message = f"only tools of type function are supported: {_HOW}"
             raise InvalidField(message, "unsupported_field", "type")
         return tool
+
+
+_OF_RESPONSES = {
+    "allowed_callers": Unsupported(
+        'calls are for your program; write ["direct"] or leave it out',
+        lambda value: value in ([], ["direct"]),
+    ),
+    "defer_loading": Unsupported(
+        "the prompt describes all tools; write false or leave it out", among(False)
+    ),
+    "output_schema": Unsupported("say in description what the function returns", empty),
+}
+
+
+class ResponseTool(FunctionDefinition):
+    """A function that a response may call."""
+
+    type: Literal["function"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_function(cls, tool: Any) -> Any:
+        if not isinstance(tool, dict):
+            raise InvalidField(f"a tool must be an object: {_HOW_FLAT}")
+        if "function" in tool and "name" not in tool:
+            message = f"this is the form of /v1/chat/completions; {_HOW_FLAT}"
+            raise InvalidField(message, field="function")
+        if tool.get("type") != "function":
+            message = (
+                "this server has no tools of its own, it only calls functions that your program "
+                f"runs; {_HOW_FLAT}"
+            )
+            raise InvalidField(message, "unsupported_field", "type")
+        return without_unsupported(tool, _OF_RESPONSES)
+
+    def document(self) -> dict[str, Any]:
+        """As answers repeat it."""
+        names = ("type", "name", "description", "parameters", "strict")
+        return {name: getattr(self, name) for name in names}
 
 
 def _as_json(arguments: Any) -> Any:

@@ -13,10 +13,38 @@ from qwink.inputs.tools import Tool, calls_shape, check_tool
 from qwink.server.failures import Failure
 from qwink.server.messages import ChatMessage
 from qwink.server.shapes import Placed, failed_shape
-from qwink.server.tool_schema import FunctionTool
+from qwink.server.tool_schema import FunctionDefinition
 from qwink.types import Shape
 
-_CHOICES = '"none", "auto", "required" or {"type": "function", "function": {"name": "..."}}'
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How an endpoint spells tools, for its errors."""
+
+    function: str  # where a tool has its function
+    choices: str
+    call: str  # the field with call number {} of a turn
+    is_result: str  # the field that makes a turn a result
+    call_id: str  # the field of a result with the id of its call
+    result: str
+
+
+CHAT = Spelling(
+    ".function",
+    '"none", "auto", "required" or {"type": "function", "function": {"name": "..."}}',
+    "tool_calls[{}]",
+    "role",
+    "tool_call_id",
+    'a turn of role "tool"',
+)
+RESPONSES = Spelling(
+    "",
+    '"none", "auto", "required" or {"type": "function", "name": "..."}',
+    "call_id",
+    "type",
+    "call_id",
+    'an item of type "function_call_output"',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +95,22 @@ class AskedTools:
 
 
 def asked_tools(
-    tools: Sequence[FunctionTool] | None, choice: Any, parallel: bool | None
+    functions: Sequence[FunctionDefinition],
+    choice: Any,
+    parallel: bool | None,
+    spelling: Spelling = CHAT,
 ) -> AskedTools:
     """What a request's `tools`, `tool_choice` and `parallel_tool_calls` ask for.
 
     Raises Failure, naming the field.
     """
-    described = tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()))
+    places = [f"tools[{index}]{spelling.function}" for index in range(len(functions))]
+    described = tuple(map(_tool, functions, places))
     names = [tool.name for tool in described]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise _wrong(f"tools[{index}].function.name", "another tool has this name; change it")
-    required, wanted = _choice(choice)
+            raise _wrong(f"{places[index]}.name", "another tool has this name; change it")
+    required, wanted = _choice(choice, spelling)
     if required and not described:
         raise _wrong("tool_choice", 'there are no tools to call; give tools, or write "none"')
     for name in wanted or ():
@@ -95,7 +127,7 @@ def _several(choice: Any, parallel: bool | None) -> bool:
     return parallel is not False and not named
 
 
-def _choice(choice: Any) -> tuple[bool, list[str] | None]:
+def _choice(choice: Any, spelling: Spelling) -> tuple[bool, list[str] | None]:
     """Whether calls are required, and the names that may be called; None: all."""
     if choice is None or choice in ("none", "auto", "required"):
         return choice == "required", None
@@ -103,35 +135,35 @@ def _choice(choice: Any) -> tuple[bool, list[str] | None]:
         kind = choice.get("type")
         if kind == "function" and (name := _name(choice)) is not None:
             return True, [name]
-        allowed = choice.get("allowed_tools")
+        allowed = choice.get("allowed_tools", choice)
         if kind == "allowed_tools" and isinstance(allowed, dict):
             listed = allowed.get("tools")
             names = [_name(tool) for tool in listed] if isinstance(listed, list) else []
             mode = allowed.get("mode", "auto")
             if names and None not in names and mode in ("auto", "required"):
                 return mode == "required", [name for name in names if name is not None]
-    raise _wrong("tool_choice", f"it must be {_CHOICES}")
+    raise _wrong("tool_choice", f"it must be {spelling.choices}")
 
 
 def _name(choice: Any) -> str | None:
-    function = choice.get("function") if isinstance(choice, dict) else None
+    """The name of a function, in the spelling of either endpoint."""
+    function = choice.get("function", choice) if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else None
 
 
-def _tool(given: FunctionTool, place: str) -> Tool:
-    function = given.function
+def _tool(function: FunctionDefinition, place: str) -> Tool:
     parameters = {} if function.parameters is None else {"parameters": function.parameters}
     tool = Tool(function.name, function.description, strict=bool(function.strict), **parameters)
     try:
         check_tool(tool)
     except ShapeError as error:
-        raise failed_shape(error, f"{place}.function.parameters") from None
+        raise failed_shape(error, f"{place}.parameters") from None
     return tool
 
 
 def with_results_in_order(
-    messages: Sequence[ChatMessage], places: Sequence[str]
+    messages: Sequence[ChatMessage], places: Sequence[str], spelling: Spelling = CHAT
 ) -> list[tuple[ChatMessage, str]]:
     """The messages and their places; the results of each turn's calls are in the order of calls.
 
@@ -143,8 +175,8 @@ def with_results_in_order(
     while index < len(messages):
         message, place = messages[index], places[index]
         if message.role == "tool":
-            text = "a result must follow the assistant's turn with its call"
-            raise _wrong(_sibling(place, "role"), text)
+            text = "a result must follow the turn with its call"
+            raise _wrong(_sibling(place, spelling.is_result), text)
         found.append((message, place))
         index += 1
         if not message.tool_calls:
@@ -156,13 +188,14 @@ def with_results_in_order(
             name = result.tool_call_id
             if name not in ids or name in results:
                 why = "has a result already" if name in results else "is none of the turn before"
-                raise _wrong(_sibling(here, "tool_call_id"), f"this call {why}")
+                raise _wrong(_sibling(here, spelling.call_id), f"this call {why}")
             results[name] = result, here
             index += 1
         for number, name in enumerate(ids):
             if name not in results:
-                field = _sibling(place, f"tool_calls[{number}]")
-                raise _wrong(field, 'this call has no result; add a turn of role "tool"')
+                field = _sibling(place, spelling.call.format(number))
+                text = f"call {number + 1} of this turn has no result; add {spelling.result}"
+                raise _wrong(field, text)
             found.append(results[name])
     return found
 

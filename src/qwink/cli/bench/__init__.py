@@ -11,6 +11,7 @@ from qwink.cli.bench.cost import cost
 from qwink.cli.bench.extract import extract
 from qwink.cli.bench.ladder import ladder
 from qwink.cli.bench.load import load
+from qwink.cli.bench.plan import plan
 from qwink.cli.bench.stages import stages
 
 app = typer.Typer(
@@ -24,3 +25,4 @@ app.command()(ladder)
 app.command()(load)
 app.command()(extract)
 app.command()(cost)
+app.command()(plan)

@@ -21,6 +21,9 @@ export function useKey(value) {
   try { sessionStorage.setItem('qwink.key', value); } catch { /* no storage: the key lasts until a reload */ }
 }
 
+// For proxies in front of several servers, see images.hint.
+const of = (about) => (about ? { 'X-Qwink-Picture': about } : {});
+
 // Beside this file's folder: the page may lie under a path of a proxy.
 async function call(path, options = {}) {
   const headers = { ...options.headers };
@@ -45,16 +48,16 @@ export const ready = (seconds) => call(`/ready?wait=${seconds}`);
 
 export const budgets = async () => (await call('/v1/budgets')).json();
 
-/** The set of those `ids` that the server has stored. */
-export async function known(ids) {
+/** The set of those `ids` that the server has stored. Here and below, `about` is `images.hint`. */
+export async function known(ids, about) {
   if (!ids.length) return new Set();
   const query = ids.map((id) => `id=${encodeURIComponent(id)}`).join('&');
-  return new Set((await (await call(`/v1/images?${query}`)).json()).data.map((image) => image.id));
+  return new Set((await (await call(`/v1/images?${query}`, { headers: of(about) })).json()).data.map((image) => image.id));
 }
 
 /** Uploads a picture and returns its id. */
-export async function upload(blob, signal) {
-  const headers = { 'Content-Type': blob.type || 'application/octet-stream' };
+export async function upload(blob, signal, about) {
+  const headers = { 'Content-Type': blob.type || 'application/octet-stream', ...of(about) };
   return (await (await call('/v1/images', { method: 'POST', headers, body: await blob.arrayBuffer(), signal })).json()).id;
 }
 
@@ -65,14 +68,14 @@ export async function preview(file, options) {
 }
 
 /** Sends a chat request and returns the whole answer. */
-export async function complete(request, signal) {
-  const headers = { 'Content-Type': 'application/json' };
+export async function complete(request, signal, about) {
+  const headers = { 'Content-Type': 'application/json', ...of(about) };
   return (await call('/v1/chat/completions', { method: 'POST', headers, body: JSON.stringify(request), signal })).json();
 }
 
 /** Sends a chat request and yields the chunks of the streamed answer. */
-export async function* chat(request, signal, onOpen) {
-  const headers = { 'Content-Type': 'application/json' };
+export async function* chat(request, signal, onOpen, about) {
+  const headers = { 'Content-Type': 'application/json', ...of(about) };
   const body = JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } });
   const response = await call('/v1/chat/completions', { method: 'POST', headers, body, signal });
   onOpen?.();

@@ -37,14 +37,34 @@ const conversation = new Conversation({
   onChange: keep,
 });
 const history = new History();
-let keeping = Promise.resolve();
+const unkept = new Map(); // the newest record of each conversation that waits
+let keeping = false;
 
 /** Keeps the conversation as it is now, after what is being kept already. */
-function keep() {
+async function keep() {
   const { id, record } = conversation;
   if (history.on) history.current = record.length ? id : null;
-  keeping = keeping.then(() => (record.length ? history.save(id, record) : history.remove(id))).catch(() => {});
+  unkept.delete(id); // so that it becomes the last one
+  unkept.set(id, record);
+  if (keeping) return;
+  keeping = true;
+  for (const [one, turns] of unkept) { // also visits what is added meanwhile
+    unkept.delete(one);
+    try { await (turns.length ? history.save(one, turns) : history.remove(one)); } catch { /* the page goes on without */ }
+  }
+  keeping = false;
 }
+
+/** Keeps what came of an answer so far: the page may be gone at once, or ended while it is hidden. */
+function keepNow() {
+  if (!conversation.busy) return;
+  const { id, record } = conversation;
+  if (unkept.has(id)) unkept.set(id, record);
+  history.saveNow(id, record);
+}
+
+addEventListener('pagehide', keepNow);
+document.addEventListener('visibilitychange', () => { if (document.hidden) keepNow(); });
 
 async function openConversation(id) {
   const found = await history.load(id);

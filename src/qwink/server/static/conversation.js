@@ -151,6 +151,7 @@ export class Conversation {
     this.hooks.onState(true);
     turn.text = '';
     turn.outcome = null;
+    turn.saved = null;
     view.begin();
     this.hooks.onChange();
     document.documentElement.scrollTop = document.documentElement.scrollHeight;
@@ -186,6 +187,7 @@ export class Conversation {
     const { task, tokens } = turn.settings;
     const area = areas(budgets, task, tokens);
     const parts = await images.parts(this.pictures, area, signal, (n, of) => doing('upload', { n, of }));
+    const about = await images.hint(this.pictures, area);
     signal.throwIfAborted();
     spent(performance.now() - started);
     doing('send');
@@ -197,7 +199,7 @@ export class Conversation {
     try {
       // The server opens the stream when the pictures are prepared; then the request is in the queue.
       const queued = () => doing('queue', {}, 'now.next');
-      for await (const chunk of api.chat(request, signal, queued)) {
+      for await (const chunk of api.chat(request, signal, queued, about)) {
         const { qwink: progress, choices: [choice] } = chunk;
         if (progress?.stage === 'queue') doing('queue', { n: progress.place }, progress.place ? 'now.queue' : 'now.next');
         else if (progress) doing(progress.stage);
@@ -205,7 +207,7 @@ export class Conversation {
           if (turn.view.stage !== 'generate') doing('generate');
           turn.text += choice.delta.content;
           turn.view.write(choice.delta.content);
-          if (performance.now() - (turn.saved ?? 0) > SAVE_EVERY) {
+          if (!turn.saved || performance.now() - turn.saved > SAVE_EVERY) { // the first text at once
             turn.saved = performance.now();
             this.hooks.onChange();
           }

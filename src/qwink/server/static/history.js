@@ -38,6 +38,7 @@ export function sizeOf(record) {
 
 export class History {
   constructor() {
+    this.last = null; // what was kept last: { store, id, title }
     try { this.opened = database().catch(() => null); } catch { this.opened = Promise.resolve(null); }
   }
 
@@ -75,18 +76,39 @@ export class History {
     } catch {
       return false; // the browser keeps no more
     }
+    this.last = { store, id, title: record.title };
     await this.trim();
     return true;
   }
 
-  async rename(id, title) {
-    const record = await this.load(id);
-    if (record && title.trim()) await this.write((kept) => kept.put({ ...record, title: title.trim() }));
+  /** Keeps a conversation that was kept before, without waiting for anything: the page may end at once. */
+  saveNow(id, turns) {
+    if (!this.on || this.last?.id !== id) return;
+    const record = { id, title: this.last.title, updated: Date.now(), turns };
+    record.bytes = sizeOf(record);
+    try {
+      const transaction = this.last.store.transaction('conversations', 'readwrite');
+      transaction.objectStore('conversations').put(record);
+      transaction.commit();
+    } catch { /* the browser keeps no more */ }
   }
 
-  remove(id) { return this.write((kept) => kept.delete(id)); }
+  async rename(id, title) {
+    const record = await this.load(id);
+    if (!record || !title.trim()) return;
+    await this.write((kept) => kept.put({ ...record, title: title.trim() }));
+    if (this.last?.id === id) this.last.title = title.trim();
+  }
 
-  clear() { return this.write((kept) => kept.clear()); }
+  async remove(id) {
+    if (this.last?.id === id) this.last = null;
+    await this.write((kept) => kept.delete(id));
+  }
+
+  async clear() {
+    this.last = null;
+    await this.write((kept) => kept.clear());
+  }
 
   async write(change) {
     const store = await this.opened;

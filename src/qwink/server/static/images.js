@@ -78,10 +78,17 @@ async function version(picture, area) {
   const [width, height] = [columns * SIDE, rows * SIDE];
   const small = picture.width * picture.height <= 2 * width * height;
   const name = picture.asIs || picture.kind === 'video' || (small && SENT_AS_IS.includes(picture.file.type)) ? 'as it is' : `${width}×${height}`;
+  if (name === 'as it is') return original(picture);
   if (!picture.versions.has(name)) {
-    const blob = name === 'as it is' ? picture.file : await scaled(picture, width, height);
+    const blob = await scaled(picture, width, height);
     picture.versions.set(name, { blob, id: await idOf(blob) });
   }
+  return picture.versions.get(name);
+}
+
+async function original(picture) {
+  const name = 'as it is';
+  if (!picture.versions.has(name)) picture.versions.set(name, { blob: picture.file, id: await idOf(picture.file) });
   return picture.versions.get(name);
 }
 
@@ -120,17 +127,29 @@ async function idOf(blob) {
   return `qwink:sha256:${[...digest].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 }
 
+/**
+ * What names the first picture for proxies that send all requests about it to one server: the SHA-256 of what is sent,
+ * or on plain HTTP, where it is not known, something else that stays the same. Null without pictures.
+ */
+export async function hint([first], area) {
+  if (!first) return null;
+  const sent = first.kind === 'pdf' ? await original(first) : await version(first, area);
+  sent.hint ??= sent.id?.replace('qwink:', '') ?? `file:${sent.blob.size}-${first.file.lastModified}`;
+  return sent.hint;
+}
+
 /** The parts of a request for all pictures. Uploads those that the server has not stored; a PDF is sent along. */
 export async function parts(pictures, area, signal, onUpload) {
   const stored = pictures.filter(({ kind }) => kind !== 'pdf');
   const versions = new Map();
   for (const picture of stored) versions.set(picture, await version(picture, area));
-  const known = await api.known([...new Set([...versions.values()].map(({ id }) => id).filter(Boolean))]);
+  const about = await hint(pictures, area);
+  const known = await api.known([...new Set([...versions.values()].map(({ id }) => id).filter(Boolean))], about);
   const missing = new Set([...versions.values()].filter(({ id }) => !known.has(id)));
   let number = 0;
   for (const one of missing) {
     onUpload(++number, missing.size);
-    one.id = await api.upload(one.blob, signal);
+    one.id = await api.upload(one.blob, signal, about);
   }
   return Promise.all(pictures.map(async (picture) => {
     if (picture.kind === 'pdf') return { type: 'file', file: { file_data: await dataUrl(picture.file), filename: picture.name, pages: ranges(picture.pages) } };

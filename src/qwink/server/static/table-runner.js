@@ -81,13 +81,15 @@ export class TableRunner {
     const picture = { kind, file, name: row.source, width, height, asIs, pages: [page], from: 0, to: duration, duration, versions: new Map() };
     if (kind === 'image' && !asIs) Object.assign(picture, await images.open(file));
     try {
-      const [part] = await images.parts([picture], areas(budgets, settings.task), signal, () => {});
+      const area = areas(budgets, settings.task);
+      const [part] = await images.parts([picture], area, signal, () => {});
+      const about = await images.hint([picture], area);
       const messages = [{ role: 'user', content: [part, { type: 'text', text: settings.question }] }];
       if (settings.system) messages.unshift({ role: 'system', content: settings.system });
       const request = { model: budgets.model, messages, task: settings.task, service_tier: 'flex', ...settings.sampling };
       if (settings.schema) request.response_format = { type: 'json_schema', json_schema: { name: 'row', schema: settings.schema } };
       const started = performance.now();
-      const { choices: [choice], usage, timings, warnings } = await api.complete(request, signal);
+      const { choices: [choice], usage, timings, warnings } = await api.complete(request, signal, about);
       const answer = choice.message.content ?? '';
       return {
         question: settings.question, answer, parsed: settings.schema ? parsed(answer) : undefined, finish_reason: choice.qwink_finish_reason ?? choice.finish_reason,

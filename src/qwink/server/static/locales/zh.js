@@ -36,6 +36,7 @@ export default {
   'prompt.read': '读出图中的文字。',
   'prompt.document': '把这份文档转换成 Markdown。',
   'prompt.locate': '定位图中的每个物体，以 JSON 回答，每个包含 "bbox_2d" 和 "label"。',
+  'prompt.ask': '',
   'edit.title': '编辑“{name}”',
   'edit.name': '名称',
   'edit.prompt': '问题',

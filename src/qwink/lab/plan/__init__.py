@@ -1,0 +1,1 @@
+"""Predicts waiting times of several replicas: requests are replayed against measured times."""
