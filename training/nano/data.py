@@ -1,6 +1,7 @@
 """Batches of synthetic pictures and conversations about them."""
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,8 +15,10 @@ from . import tokenizer as tk
 from . import varied
 from .pictures import SIZES, SMALL, Sample, sample
 from .prompt import conversation
+from .strips import strip_samples
 
 SLOTS = 6
+STRIPS_SHARE = 0.75  # of the batches of varied training
 SYMBOLS = ("", *qs.CHARACTERS, *qs.SHAPES, *qs.COLOURS)
 SYMBOL = {name: index for index, name in enumerate(SYMBOLS)}
 
@@ -113,6 +116,16 @@ def collate(samples: list[Sample], rng: random.Random, varied: bool) -> Batch:
     return Batch(patches, ids, learnt, positions, slots, marks, grid)
 
 
+def strip_batches(rng: random.Random, size: int) -> Iterator[list[Sample]]:
+    """Endless lists of `size` strips of the same width."""
+    waiting: defaultdict[int, list[Sample]] = defaultdict(list)
+    for made in strip_samples(rng):
+        same = waiting[made.image.width]
+        same.append(made)
+        if len(same) == size:
+            yield waiting.pop(made.image.width)
+
+
 class Stream(torch.utils.data.IterableDataset[Batch]):
     """Endless training batches. `progress` (0 to 1, in shared memory) sets their difficulty.
 
@@ -130,12 +143,16 @@ class Stream(torch.utils.data.IterableDataset[Batch]):
         worker = torch.utils.data.get_worker_info()
         torch.set_num_threads(1)
         rng = random.Random(f"{self.seed}-{worker.id if worker else 0}")
-        draw, sizes = (varied.sample, varied.SIZES) if self.varied else (sample, SIZES)
+        draw = varied.sample if self.varied else sample
+        strips = strip_batches(rng, self.batch)
         while True:
+            if self.varied and rng.random() < STRIPS_SHARE:
+                yield collate(next(strips), rng, False)
+                continue
             done = float(self.progress) if self.easy else 1.0
             ease = max(0.0, 1 - done / 0.25)
             small = rng.random() < 1 - done / 0.1
-            size = rng.choice(SMALL) if small else rng.choices(*zip(*sizes.items()))[0]  # noqa: B905
+            size = rng.choice(SMALL) if small else rng.choices(*zip(*SIZES.items()))[0]  # noqa: B905
             several = rng.random() < 0.1
             locate = 0.5 if several and done > 0.3 else 0.0
             count = max(16, round(self.batch * min(1.0, 64 * 384 / (size[0] * size[1]))))

@@ -10,17 +10,12 @@ import random
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from . import faces, pictures
+from . import faces
 from . import questions as qs
 from .faces import typeface
 from .pictures import FILTERS, Colour, Sample, ink_colours, shape_picture, stretch
 from .questions import DIGITS, WORDS, cased, date
 
-SIZES = pictures.SIZES | {
-    # Lines of a page.
-    (32, 384): 8, (32, 512): 10, (32, 640): 5, (32, 768): 4, (32, 1024): 2, (64, 640): 8,
-    (64, 768): 6,
-}  # fmt: skip
 MARKS = ".,:;!?-'\"()/&%$#@+*=_[]<>|\\€£§°"
 ACCENTED = "äöüÄÖÜßéèêëàâçñíóúôîûøåæÉÀÇØÅ"
 CHARACTERS = qs.LETTERS + DIGITS + MARKS + ACCENTED

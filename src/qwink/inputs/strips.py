@@ -83,13 +83,10 @@ def cut_into_lines(pixels: NDArray[np.uint8], most: int) -> Cut:
     """A strip for each line, for models that read a short one: a long line becomes several strips
     of a few words. `most`: pixels of a strip.
     """
-    whole = Cut(pixels, (), "strips: one line, nothing to cut")
-    if is_one_line(pixels):
-        return whole
     page = find_lines(pixels)
     lines = [line for line in page.lines if not line.photo]
-    if len(lines) < 2:
-        return whole
+    if not lines:
+        return Cut(pixels, (), "strips: no lines found")
     strips = tuple(
         _line_strip(part, page, most, " " if number else "\n")
         for line in lines
