@@ -66,6 +66,11 @@ def without_usage_reports() -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 
+def without_ray_logs() -> None:
+    """Let Ray's native code print nothing below fatal, unless its variable says so."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Defaults of one process."""

@@ -86,7 +86,9 @@ def sample(
     """A strip with the characters in it, or None if it has none or those of several lines."""
     left, top, right, bottom = strip.box
     inside = [
-        [mark for mark in line if left <= mark[0] < right] for line in lines if top < line[0][1] < bottom
+        [mark for mark in line if left <= mark[0] < right]
+        for line in lines
+        if top < line[0][1] < bottom
     ]
     if len(inside) != 1 or not (text := "".join(mark[2] for mark in inside[0]).strip()):
         return None

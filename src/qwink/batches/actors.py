@@ -30,6 +30,7 @@ from qwink.extras import install_command
 from qwink.runtime.models import load
 from qwink.runtime.vlm import VLM
 from qwink.runtime.waiting import Limits
+from qwink.settings import without_ray_logs, without_usage_reports
 
 LOCAL = "local"
 _MOST_TOGETHER = 16  # items of a group
@@ -159,8 +160,8 @@ class Crew:
             return
         options: dict[str, Any] = {"address": self._cluster.address}
         if self._cluster.address == LOCAL:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+            without_usage_reports()
+            without_ray_logs()
             options |= {
                 "include_dashboard": False,
                 "num_cpus": len(os.sched_getaffinity(0)),

@@ -79,12 +79,6 @@ def find_lines(pixels: NDArray[np.uint8]) -> Page:
     return Page(pixels, lines, reader.typical * scale, angle)
 
 
-def is_one_line(pixels: NDArray[np.uint8]) -> bool:
-    """Whether a picture [H, W, 3] has one band of ink at most; quicker than `find_lines`."""
-    scale = max(1.0, pixels.shape[1] / _WIDTH)
-    return len(_runs(_any(ink(_reduced(pixels, scale)).T))) < 2
-
-
 def ink(pixels: NDArray[np.uint8]) -> Mask:
     """Where a page [H, W, 3] differs from the ground around: [H, W]."""
     height, width = pixels.shape[:2]

@@ -16,7 +16,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from qwink.inputs.budget import TOKEN_PIXELS, TOKEN_SIDE
-from qwink.inputs.lines import Line, Page, find_lines, is_one_line
+from qwink.inputs.lines import Line, Page, find_lines
 from qwink.types import Task
 
 Box = tuple[int, int, int, int]
