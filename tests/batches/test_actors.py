@@ -100,6 +100,7 @@ def test_the_rows_are_those_of_one_process(
     assert [Path(row.id).name for row in again] == ["broken.png"]
 
 
+@slow
 def test_an_actor_that_dies_loses_nothing(ray: Any, home: Path, folder: Path) -> None:
     for number in range(60):
         draw(folder / f"more{number}.png", COLOURS[number % 6], 70 + number)

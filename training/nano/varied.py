@@ -1,7 +1,4 @@
-"""More varied training pictures: many faces, long lines, Latin-1, slants, skew and uneven light.
-
-The published weights were not trained on them yet; `train --varied` does it.
-"""
+"""More varied training pictures: many faces, long lines, Latin-1, slants, skew and uneven light."""
 
 import io
 import math
