@@ -55,7 +55,7 @@ class Scripted:
     async def metrics(self) -> dict[str, bytes]:
         return {"one": b"# TYPE x gauge\nx 1.0\n"}
 
-    async def upload(self, key: str) -> bytes | None:
+    async def upload(self, key: str, client: str) -> bytes | None:
         return self._uploads.get(key)
 
     async def answer_everywhere(self, call: Call) -> list[tuple[Start, bytes]]:

@@ -125,8 +125,10 @@ class RayReplicas:
     async def metrics(self) -> dict[str, bytes]:
         return dict(await self._broadcast("metrics"))
 
-    async def upload(self, key: str) -> bytes | None:
-        return next((found for found in await self._broadcast("upload", key) if found), None)
+    async def upload(self, key: str, client: str) -> bytes | None:
+        return next(
+            (found for found in await self._broadcast("upload", key, client) if found), None
+        )
 
     async def answer_everywhere(self, call: Call) -> list[tuple[Start, bytes]]:
         found = await self._broadcast("answer_whole", call)

@@ -22,7 +22,7 @@ from qwink.cluster.metrics import merged
 from qwink.cluster.replica import Call, Headers, Missing, Part, Start
 from qwink.errors import QwinkError
 from qwink.server.app import add_errors, add_middleware
-from qwink.server.auth import CLIENT
+from qwink.server.auth import CLIENT, client_of
 from qwink.server.background import BACKGROUND
 from qwink.server.failures import Failure, not_ready, shutting_down
 from qwink.server.files import file_routes
@@ -78,8 +78,8 @@ class Replicas(Protocol):
         """The metrics of each replica by its name."""
         ...
 
-    async def upload(self, key: str) -> bytes | None:
-        """An uploaded picture, if any replica has it."""
+    async def upload(self, key: str, client: str) -> bytes | None:
+        """A client's uploaded picture, if any replica has it."""
         ...
 
     async def answer_everywhere(self, call: Call) -> list[tuple[Start, bytes]]:
@@ -212,7 +212,8 @@ class Passing:
     async def _pass(self, destination: Destination, response: _Passed) -> None:
         missing = await self._try(destination, response)
         if missing:
-            contents = {key: await self._replicas.upload(key) for key in missing}
+            client = response.call.client
+            contents = {key: await self._replicas.upload(key, client) for key in missing}
             # What no replica has is refused by the app.
             found = {key: content or b"" for key, content in contents.items()}
             response.call.uploads = {**response.call.uploads, **found}
@@ -331,7 +332,8 @@ async def _call(scope: Scope) -> tuple[Call, Destination]:
     if BACKGROUND in scope:
         marks = {BACKGROUND: scope[BACKGROUND] - time.monotonic(), CLIENT: scope[CLIENT]}
     uploads = dict.fromkeys(destination.uploads)
-    return Call({**passed, "headers": headers}, content, marks, uploads), destination
+    call = Call({**passed, "headers": headers}, content, marks, uploads, client_of(scope))
+    return call, destination
 
 
 async def _destination(scope: Scope, body: bytes) -> Destination:

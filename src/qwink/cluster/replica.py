@@ -32,13 +32,15 @@ class Call:
 
     `marks` are entries of the scope that no client can set, such as those of batches. A deadline
     among them counts from now on, since each machine has another clock. `uploads`: the keys of
-    uploaded pictures that the request names, each with its content if the caller has it.
+    uploaded pictures that the request names, each with its content if the caller has it. `client`
+    is what `auth.client_of` gives, whose uploads they are.
     """
 
     scope: Mapping[str, Any]
     body: bytes
     marks: Mapping[str, Any]
     uploads: Mapping[str, bytes | None]
+    client: str = ""
 
     def drop(self) -> None:
         self.body, self.uploads = b"", {}
@@ -95,9 +97,9 @@ class Replica:
         name = get_replica_context().replica_id.unique_id
         return name, self._service.metrics.text()
 
-    async def upload(self, key: str) -> bytes | None:
-        """An uploaded picture or video, if this replica has it."""
-        found = self._service.uploads.cache.get(key)
+    async def upload(self, key: str, client: str) -> bytes | None:
+        """A client's uploaded picture or video, if this replica has it."""
+        found = self._service.uploads.kept(key, client)
         return None if found is None else found.content
 
     async def answer_whole(self, call: Call) -> tuple[Start, bytes]:
@@ -118,7 +120,7 @@ class Replica:
         Only Missing follows None if an uploaded picture is not here and not in the call.
         """
         yield None
-        missing = await self._keep(call.uploads)
+        missing = await self._keep(call.uploads, call.client)
         if missing:
             yield Missing(missing)
             return
@@ -138,13 +140,15 @@ class Replica:
         finally:
             response.gone.set()
 
-    async def _keep(self, uploads: Mapping[str, bytes | None]) -> tuple[str, ...]:
-        """Store uploads that are not here. Returns those without content."""
+    async def _keep(self, uploads: Mapping[str, bytes | None], client: str) -> tuple[str, ...]:
+        """Store a client's uploads that are not here. Returns those without content."""
         store = self._service.uploads
-        missing = {key: content for key, content in uploads.items() if key not in store.cache}
+        missing = {
+            key: content for key, content in uploads.items() if store.kept(key, client) is None
+        }
         for content in missing.values():
             if content:
-                await self._service.work(store.add, content)
+                await self._service.work(store.add, content, client)
         return tuple(key for key, content in missing.items() if content is None)
 
     async def __del__(self) -> None:

@@ -99,6 +99,10 @@ class Uploads:
             self.hits += 1
         return upload
 
+    def kept(self, key: str, client: str) -> Upload | None:
+        """The client's picture with this hash, if it is in memory here."""
+        return self.cache.get(_place(key, client))
+
     def _find(self, key: str, client: str, patience_s: float) -> Upload | None:
         upload = self.cache.get(_place(key, client))
         if upload is not None or self._shared is None:
