@@ -49,7 +49,10 @@ def test_lines_become_strips_of_one_row_of_tokens() -> None:
         assert (pixels < 128).any()  # the print is there
         for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
             assert (edge > 200).all()  # with ground around
-    assert cut_into_lines(text_page(1), 50_176).strips == ()
+    one = cut_into_lines(text_page(1), 50_176)
+    assert one.reason.startswith("strips: 1 line")
+    assert {strip.size[1] for strip in one.strips} == {32}
+    assert cut_into_lines(np.full((64, 64, 3), 255, np.uint8), 50_176).strips == ()
 
 
 def test_parts_of_a_line_hold_all_its_print_once() -> None:

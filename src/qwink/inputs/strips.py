@@ -93,7 +93,8 @@ def cut_into_lines(pixels: NDArray[np.uint8], most: int) -> Cut:
         for number, part in enumerate(_short(line, page.typical))
     )
     parts = f" in {len(strips)} parts" if len(strips) > len(lines) else ""
-    return _found(page, strips, f"strips: {len(lines)} lines{parts}")
+    counted = f"{len(lines)} line" + "s" * (len(lines) > 1)
+    return _found(page, strips, f"strips: {counted}{parts}")
 
 
 def cut_into_strips(pixels: NDArray[np.uint8], scale: float, count: int | None = None) -> Cut:

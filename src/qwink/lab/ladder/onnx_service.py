@@ -84,7 +84,7 @@ def _answer(vlm: VLM, question: Question, max_tokens: int) -> RungAnswer:
     start = time.perf_counter()
     request = vlm.prepare(
         [Message("user", (Path(question.path), question.text))],
-        ImageOptions(min_pixels=question.task[0], max_pixels=question.task[1]),
+        ImageOptions(min_pixels=question.task[0], max_pixels=question.task[1], strips="off"),
         SamplingParams(max_tokens=max_tokens),
     )
     listening: Any = Listening(request.sequence)
