@@ -43,34 +43,42 @@ async function call(path, options = {}) {
   throw new ApiError(error.code ?? 'http', error.message ?? `HTTP ${response.status}`, response.status, wait);
 }
 
+async function json(path, options) {
+  const response = await call(path, options);
+  try { return await response.json(); } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError('network', String(error.message)); // the connection ended within the answer
+  }
+}
+
 /** Resolves when the model is loaded. Rejects after `seconds`, or if the server cannot be reached. */
 export const ready = (seconds) => call(`/ready?wait=${seconds}`);
 
-export const budgets = async () => (await call('/v1/budgets')).json();
+export const budgets = () => json('/v1/budgets');
 
 /** The set of those `ids` that the server has stored. Here and below, `about` is `images.hint`. */
 export async function known(ids, about) {
   if (!ids.length) return new Set();
   const query = ids.map((id) => `id=${encodeURIComponent(id)}`).join('&');
-  return new Set((await (await call(`/v1/images?${query}`, { headers: of(about) })).json()).data.map((image) => image.id));
+  return new Set((await json(`/v1/images?${query}`, { headers: of(about) })).data.map((image) => image.id));
 }
 
 /** Uploads a picture and returns its id. */
 export async function upload(blob, signal, about) {
   const headers = { 'Content-Type': blob.type || 'application/octet-stream', ...of(about) };
-  return (await (await call('/v1/images', { method: 'POST', headers, body: await blob.arrayBuffer(), signal })).json()).id;
+  return (await json('/v1/images', { method: 'POST', headers, body: await blob.arrayBuffer(), signal })).id;
 }
 
 /** Small pictures of a file's pages or frames. `options`: { first, count, side }. */
 export async function preview(file, options) {
   const headers = { 'Content-Type': 'application/octet-stream' };
-  return (await call(`/v1/previews?${new URLSearchParams(options)}`, { method: 'POST', headers, body: await file.arrayBuffer() })).json();
+  return json(`/v1/previews?${new URLSearchParams(options)}`, { method: 'POST', headers, body: await file.arrayBuffer() });
 }
 
 /** Sends a chat request and returns the whole answer. */
 export async function complete(request, signal, about) {
   const headers = { 'Content-Type': 'application/json', ...of(about) };
-  return (await call('/v1/chat/completions', { method: 'POST', headers, body: JSON.stringify(request), signal })).json();
+  return json('/v1/chat/completions', { method: 'POST', headers, body: JSON.stringify(request), signal });
 }
 
 /** Sends a chat request and yields the chunks of the streamed answer. */
